@@ -1,0 +1,178 @@
+package events
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Kinds of journal row. A run's journal is the list of its facts; each row is
+// also one event, whose number is the row's seq.
+const (
+	FactStarted         = "run_started"
+	FactModelAnswered   = "model_answered"
+	FactModelFailed     = "model_failed"
+	FactToolCompleted   = "tool_completed"   // body: ToolCompleted
+	FactApprovalDecided = "approval_decided" // body: ApprovalDecision
+	FactChildrenStarted = "children_started"
+	FactChildCompleted  = "child_completed"  // body: ChildCompleted
+	FactTimerFired      = "timer_fired"      // body: TimerFired
+	FactSignalReceived  = "signal_received"  // body: Signal
+	FactCancelRequested = "cancel_requested" // body: Command
+	FactPaused          = "paused"
+	FactResumed         = "resumed"
+	FactBudgetRaised    = "budget_raised" // body: Command
+	FactAttention       = "needs_attention"
+	FactCompleted       = "run_completed"
+	FactFailed          = "run_failed"
+	FactCancelled       = "run_cancelled"
+	FactExpired         = "run_expired"
+	FactLateResult      = "late_result"
+)
+
+// Statuses of a run.
+const (
+	StatusQueued     = "queued"
+	StatusRunning    = "running"
+	StatusWaiting    = "waiting"
+	StatusPaused     = "paused"
+	StatusAttention  = "needs_attention"
+	StatusCancelling = "cancelling"
+	StatusCompleted  = "completed"
+	StatusFailed     = "failed"
+	StatusCancelled  = "cancelled"
+	StatusExpired    = "expired"
+)
+
+// Ended reports whether status is final.
+func Ended(status string) bool {
+	switch status {
+	case StatusCompleted, StatusFailed, StatusCancelled, StatusExpired:
+		return true
+	}
+	return false
+}
+
+// RunEvent is the body of an event: one journal row.
+type RunEvent struct {
+	RunID     RunID           `json:"run_id"`
+	Namespace string          `json:"namespace"`
+	Seq       int64           `json:"seq"`
+	Kind      string          `json:"kind"`
+	Status    string          `json:"status"` // of the run after this row
+	At        time.Time       `json:"at"`
+	Cause     string          `json:"cause"`
+	Worker    string          `json:"worker"`
+	Data      json.RawMessage `json:"data"`
+}
+
+// RunStarted is the first row. It pins what the run executes to its end.
+type RunStarted struct {
+	Ref        Ref               `json:"ref"`
+	Model      *Ref              `json:"model,omitempty"` // agents only
+	Tools      []Ref             `json:"tools,omitempty"` // in the agent's order; kind "tool"
+	Steps      []Ref             `json:"steps,omitempty"` // flows only: what each step starts, in step order
+	Pools      []Ref             `json:"pools,omitempty"` // shared budgets; kind "budget"
+	Policies   Digest            `json:"policies"`        // digest over the approval and in-doubt policies of Tools
+	Input      json.RawMessage   `json:"input"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Trigger    Trigger           `json:"trigger"`
+	Principal  string            `json:"principal,omitempty"`
+	Parent     *Parent           `json:"parent,omitempty"`
+	AcceptedAt time.Time         `json:"accepted_at"`
+}
+
+// Usage is what one answer cost, normalized: Input includes what was read from
+// and written to the provider's cache.
+type Usage struct {
+	InputTokens      int64 `json:"input_tokens"`
+	CacheReadTokens  int64 `json:"cache_read_tokens,omitempty"`
+	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
+	OutputTokens     int64 `json:"output_tokens"`
+	Estimated        bool  `json:"estimated,omitempty"`
+}
+
+// Total is input and output.
+func (u Usage) Total() int64 { return u.InputTokens + u.OutputTokens }
+
+// ModelAnswered is one answer of the model and what was decided about each of
+// its tool calls, in the order of the answer.
+type ModelAnswered struct {
+	Model      string          `json:"model"`
+	RequestID  string          `json:"request_id,omitempty"` // the provider's
+	Raw        json.RawMessage `json:"raw"`                  // the answer, verbatim
+	StopReason string          `json:"stop_reason"`
+	Text       string          `json:"text,omitempty"`
+	Calls      []AskedCall     `json:"calls,omitempty"`
+	Usage      Usage           `json:"usage"`
+	Worker     string          `json:"worker"`
+	Epoch      int64           `json:"epoch"`
+	DurationMs int64           `json:"duration_ms"`
+}
+
+// Routes of an asked call.
+const (
+	RouteSend   = "send"   // goes to the tools service at once
+	RouteAsk    = "ask"    // waits for a person first
+	RouteAnswer = "answer" // answered here without acting: refused, unknown tool, over budget
+)
+
+// AskedCall is one tool call of an answer and where it went.
+type AskedCall struct {
+	CallID     CallID          `json:"call_id"`
+	ProviderID string          `json:"provider_id"` // the model's own id of the call; never a key of ours
+	Tool       string          `json:"tool"`
+	Args       json.RawMessage `json:"args,omitempty"` // canonical JSON; absent when it could not be parsed
+	ArgsDigest Digest          `json:"args_digest,omitempty"`
+	Route      string          `json:"route"`
+	ApprovalID ApprovalID      `json:"approval_id,omitempty"` // RouteAsk
+	Bind       Digest          `json:"bind,omitempty"`        // RouteAsk: what a yes is bound to
+	Problem    *Problem        `json:"problem,omitempty"`     // RouteAnswer
+}
+
+// ModelFailed is a model call that gave no answer. With RetryAt a timer row
+// repeats it; without, the run ends or parks.
+type ModelFailed struct {
+	Problem
+	Attempt int        `json:"attempt"`
+	RetryAt *time.Time `json:"retry_at,omitempty"`
+	Worker  string     `json:"worker"`
+	Epoch   int64      `json:"epoch"`
+}
+
+// ChildrenStarted starts one window of a flow step.
+type ChildrenStarted struct {
+	Step     string  `json:"step"`
+	Total    int     `json:"total"` // items of the step
+	Children []Child `json:"children"`
+}
+
+// Child is one item of a flow step.
+type Child struct {
+	Item  string          `json:"item"` // "<step>/<index>"
+	RunID RunID           `json:"run_id"`
+	Ref   Ref             `json:"ref"`
+	Input json.RawMessage `json:"input"`
+}
+
+// Paused says why a run stands still: an operator, a budget, or the stop.
+type Paused struct {
+	By     string `json:"by"` // "operator", "budget"
+	Reason string `json:"reason,omitempty"`
+	Pool   string `json:"pool,omitempty"`
+	// Principal is who asked, for an operator's pause or resume.
+	Principal string `json:"principal,omitempty"`
+	CommandID string `json:"command_id,omitempty"`
+}
+
+// Ending is the body of every end and of needs_attention.
+type Ending struct {
+	Output json.RawMessage `json:"output,omitempty"` // run_completed
+	Error  *Problem        `json:"error,omitempty"`
+	By     string          `json:"by,omitempty"`
+}
+
+// LateResult keeps a fact that arrived after the end. It changes nothing.
+type LateResult struct {
+	Type string          `json:"type"`
+	Data json.RawMessage `json:"data"`
+}
