@@ -17,10 +17,10 @@ const (
 	FactChildCompleted  = "child_completed"  // body: ChildCompleted
 	FactTimerFired      = "timer_fired"      // body: TimerFired
 	FactSignalReceived  = "signal_received"  // body: Signal
-	FactCancelRequested = "cancel_requested" // body: Command
+	FactCancelRequested = "cancel_requested" // body: Cancelling
 	FactPaused          = "paused"
 	FactResumed         = "resumed"
-	FactBudgetRaised    = "budget_raised" // body: Command
+	FactBudgetRaised    = "budget_raised" // body: Raised
 	FactAttention       = "needs_attention"
 	FactCompleted       = "run_completed"
 	FactFailed          = "run_failed"
@@ -114,6 +114,7 @@ const (
 	RouteSend   = "send"   // goes to the tools service at once
 	RouteAsk    = "ask"    // waits for a person first
 	RouteAnswer = "answer" // answered here without acting: refused, unknown tool, over budget
+	RouteHold   = "hold"   // the run was paused when the answer came; sent or asked by the resume
 )
 
 // AskedCall is one tool call of an answer and where it went.
@@ -162,6 +163,30 @@ type Paused struct {
 	// Principal is who asked, for an operator's pause or resume.
 	Principal string `json:"principal,omitempty"`
 	CommandID string `json:"command_id,omitempty"`
+}
+
+// Resumed ends a pause. Release holds the calls of an answer that came during
+// the pause, each with the route it takes now.
+type Resumed struct {
+	By        string      `json:"by"` // "operator", "budget"
+	Principal string      `json:"principal,omitempty"`
+	CommandID string      `json:"command_id,omitempty"`
+	Release   []AskedCall `json:"release,omitempty"`
+}
+
+// Cancelling is an accepted cancel and everything it takes back.
+type Cancelling struct {
+	Command
+	Revoke   []CallID     `json:"revoke,omitempty"`   // calls that were sent
+	Withdraw []ApprovalID `json:"withdraw,omitempty"` // questions that were asked
+	Children []RunID      `json:"children,omitempty"` // runs to cancel
+}
+
+// Raised lifts a ceiling. When the run was paused for it, Release is as in
+// Resumed.
+type Raised struct {
+	Command
+	Release []AskedCall `json:"release,omitempty"`
 }
 
 // Ending is the body of every end and of needs_attention.
