@@ -1,0 +1,37 @@
+package authn
+
+import "context"
+
+// Principal is who acts: a token's name in its namespace, with its role.
+type Principal struct {
+	Name      string
+	Namespace string
+	Role      Role
+}
+
+type principalKey struct{}
+
+// NewContext returns ctx carrying p.
+func NewContext(ctx context.Context, p Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// FromContext returns the principal of the request; ok is false behind a public door.
+func FromContext(ctx context.Context) (p Principal, ok bool) {
+	p, ok = ctx.Value(principalKey{}).(Principal)
+	return p, ok
+}
+
+// ValidNamespace reports whether s may name a namespace: 1 to 63 of a-z 0-9 -,
+// beginning and ending with a letter or digit.
+func ValidNamespace(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-') {
+			return false
+		}
+	}
+	return true
+}
