@@ -97,16 +97,18 @@ func (u Usage) Total() int64 { return u.InputTokens + u.OutputTokens }
 // ModelAnswered is one answer of the model and what was decided about each of
 // its tool calls, in the order of the answer.
 type ModelAnswered struct {
-	Model      string          `json:"model"`
-	RequestID  string          `json:"request_id,omitempty"` // the provider's
-	Raw        json.RawMessage `json:"raw"`                  // the answer, verbatim
-	StopReason string          `json:"stop_reason"`
-	Text       string          `json:"text,omitempty"`
-	Calls      []AskedCall     `json:"calls,omitempty"`
-	Usage      Usage           `json:"usage"`
-	Worker     string          `json:"worker"`
-	Epoch      int64           `json:"epoch"`
-	DurationMs int64           `json:"duration_ms"`
+	Model     string `json:"model"`
+	RequestID string `json:"request_id,omitempty"` // the provider's
+	// Raw is the provider's answer as text, byte for byte: what is sent back as
+	// history. A JSON value would be re-spelled on its way.
+	Raw        string      `json:"raw"`
+	StopReason string      `json:"stop_reason"`
+	Text       string      `json:"text,omitempty"`
+	Calls      []AskedCall `json:"calls,omitempty"`
+	Usage      Usage       `json:"usage"`
+	Worker     string      `json:"worker"`
+	Epoch      int64       `json:"epoch"`
+	DurationMs int64       `json:"duration_ms"`
 }
 
 // Routes of an asked call.
