@@ -1,0 +1,119 @@
+package door
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+)
+
+// HeaderNamespace names the namespace of a request. A token's own namespace
+// needs no header; another one is refused.
+const HeaderNamespace = "Holdfast-Namespace"
+
+// SessionCookie carries the token of a browser that signed in. It is HttpOnly
+// and SameSite=Strict, and what changes something also passes CrossOrigin.
+const SessionCookie = "holdfast_session"
+
+// authenticate finds who sends r: by bearer token, by session cookie, or on
+// loopback of a development server by being there.
+func (d *Door) authenticate(r *http.Request) (authn.Principal, error) {
+	token, isBearer, err := bearer(r)
+	if err != nil {
+		return authn.Principal{}, err
+	}
+	if !isBearer {
+		// What a browser sends by itself may be another site's doing.
+		if err := d.origin.Check(r); err != nil {
+			return authn.Principal{}, Error(http.StatusForbidden, CodeCrossOrigin, "the request comes from another web site")
+		}
+		if c, err := r.Cookie(SessionCookie); err == nil {
+			token = c.Value
+		}
+	}
+	asked := r.Header.Get(HeaderNamespace)
+	if asked != "" && !authn.ValidNamespace(asked) {
+		return authn.Principal{}, Error(http.StatusBadRequest, CodeBadRequest,
+			fmt.Sprintf("%s %q is not a namespace: use a-z, 0-9 and -, at most 63", HeaderNamespace, asked))
+	}
+	if token == "" {
+		if d.cfg.DevPrincipal == nil || !fromLoopback(r) {
+			return authn.Principal{}, unauthenticated("this needs a token")
+		}
+		p := *d.cfg.DevPrincipal
+		if asked != "" {
+			p.Namespace = asked
+		}
+		return p, nil
+	}
+	if d.cfg.Verifier == nil {
+		return authn.Principal{}, authn.ErrUnknownToken
+	}
+	p, err := d.cfg.Verifier.Verify(r.Context(), token)
+	if err != nil {
+		return authn.Principal{}, err
+	}
+	if asked != "" && asked != p.Namespace {
+		return authn.Principal{}, Error(http.StatusForbidden, CodeWrongNamespace,
+			fmt.Sprintf("the token is for the namespace %s, not %s", p.Namespace, asked))
+	}
+	return p, nil
+}
+
+func bearer(r *http.Request) (token string, ok bool, err error) {
+	h := r.Header.Get("Authorization")
+	if h == "" {
+		return "", false, nil
+	}
+	scheme, token, _ := strings.Cut(h, " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", false, unauthenticated("the Authorization header is not a bearer token")
+	}
+	return token, true, nil
+}
+
+// CrossOrigin refuses a request that another web site made a browser send. Raw
+// public routes that change something and take no signature call it.
+func (d *Door) CrossOrigin(r *http.Request) error {
+	if err := d.origin.Check(r); err != nil {
+		return Error(http.StatusForbidden, CodeCrossOrigin, "the request comes from another web site")
+	}
+	return nil
+}
+
+// fromLoopback reports whether r was sent from this machine to a name of this
+// machine. The host is checked because a page of any site can point its own
+// name at 127.0.0.1; forwarded requests count by whom they are forwarded for.
+func fromLoopback(r *http.Request) bool {
+	if !loopbackHost(r.Host) || !loopbackHost(r.RemoteAddr) {
+		return false
+	}
+	if r.Header.Get("Forwarded") != "" {
+		return false
+	}
+	for _, v := range r.Header.Values("X-Forwarded-For") {
+		for part := range strings.SplitSeq(v, ",") {
+			if !loopbackHost(strings.TrimSpace(part)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func loopbackHost(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}

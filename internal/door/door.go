@@ -1,0 +1,208 @@
+package door
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+)
+
+// Public is the role of routes that authenticate in another way (a signature)
+// or need no authentication. It is deliberately not the zero Role.
+const Public authn.Role = -1
+
+// Defaults of Config.
+const (
+	DefaultMaxBody     = 1 << 20
+	DefaultTimeout     = 25 * time.Second
+	DefaultBodyTimeout = 15 * time.Second
+)
+
+// Config configures a Door.
+type Config struct {
+	Title   string // of the OpenAPI document, also the prefix of its schemas when doors are joined
+	Version string
+	// Verifier checks bearer tokens. Nil refuses every token.
+	Verifier authn.Verifier
+	// DevPrincipal, when set, is who a request without a token is, provided it
+	// comes from loopback and names a loopback host. The header
+	// Holdfast-Namespace chooses its namespace.
+	DevPrincipal *authn.Principal
+	// MaxBody is the largest body in bytes that is read; 0 is 1 MiB. An
+	// operation's MaxBodyBytes overrides it.
+	MaxBody int64
+	// Timeout bounds one operation registered with Register; 0 is 25 s. Raw
+	// routes have none.
+	Timeout time.Duration
+	// BodyTimeout bounds reading a request's body; 0 is 15 s.
+	BodyTimeout time.Duration
+	// SignIn, when set, is where browsers without a token are sent.
+	SignIn string
+	Log    *slog.Logger // nil logs nothing
+}
+
+// Route is one registered route.
+type Route struct {
+	Method  string
+	Pattern string // of net/http.ServeMux, without the method
+	Role    authn.Role
+}
+
+// Door serves the routes of one service. Register and Raw belong before the
+// first request; the handler is safe for concurrent use.
+type Door struct {
+	cfg    Config
+	mux    *http.ServeMux
+	api    huma.API
+	routes []Route
+	origin *http.CrossOriginProtection
+}
+
+// useProblem replaces huma's constructor of errors, which it keeps in a
+// variable of its package.
+var useProblem = sync.OnceFunc(func() {
+	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
+		return fromHuma(status, msg, errs)
+	}
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
+		p := fromHuma(status, msg, errs)
+		if ctx != nil && p.RequestID == "" {
+			p.RequestID = RequestID(ctx.Context())
+		}
+		return p
+	}
+})
+
+// New returns a door without routes except GET /openapi.json.
+func New(c Config) *Door {
+	useProblem()
+	if c.MaxBody == 0 {
+		c.MaxBody = DefaultMaxBody
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.BodyTimeout == 0 {
+		c.BodyTimeout = DefaultBodyTimeout
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	d := &Door{cfg: c, mux: http.NewServeMux(), origin: http.NewCrossOriginProtection()}
+
+	hc := huma.DefaultConfig(c.Title, c.Version)
+	hc.CreateHooks = nil // no $schema links in bodies
+	hc.OpenAPIPath, hc.DocsPath, hc.SchemasPath = "", "", ""
+	hc.RejectUnknownQueryParameters = true
+	hc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"bearer": {Type: "http", Scheme: "bearer", Description: "a token of holdfast tokens create"},
+	}
+	d.api = huma.NewAPI(hc, &adapter{door: d})
+	d.Raw("GET /openapi.json", Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_ = json.NewEncoder(w).Encode(d.api.OpenAPI())
+	}))
+	return d
+}
+
+// OpenAPI is the description of what Register has registered.
+func (d *Door) OpenAPI() *huma.OpenAPI { return d.api.OpenAPI() }
+
+// Routes lists every route in the order of registration.
+func (d *Door) Routes() []Route { return slices.Clone(d.routes) }
+
+// metaRole is the key of a route's role in the metadata of its operation.
+const metaRole = "holdfast.role"
+
+// Register adds an operation that needs the role need. It panics on a route
+// without a role and on a pattern that exists already. Errors of h become
+// problems by From.
+func Register[I, O any](d *Door, op huma.Operation, need authn.Role, h func(context.Context, *I) (*O, error)) {
+	checkRole(op.Method+" "+op.Path, need)
+	op.Metadata = maps.Clone(op.Metadata)
+	if op.Metadata == nil {
+		op.Metadata = map[string]any{}
+	}
+	op.Metadata[metaRole] = need
+	if op.MaxBodyBytes == 0 {
+		op.MaxBodyBytes = d.cfg.MaxBody
+	}
+	op.BodyReadTimeout = -1 // the door sets the deadline and takes it back
+	if need != Public {
+		op.Security = append(op.Security, map[string][]string{"bearer": {}})
+		op.Extensions = maps.Clone(op.Extensions)
+		if op.Extensions == nil {
+			op.Extensions = map[string]any{}
+		}
+		op.Extensions["x-holdfast-role"] = need.String()
+	}
+	if op.OperationID == "" {
+		op.OperationID = huma.GenerateOperationID(op.Method, op.Path, (*O)(nil))
+	}
+	huma.Register(d.api, op, func(ctx context.Context, in *I) (*O, error) {
+		ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+		defer cancel()
+		out, err := h(ctx, in)
+		if err != nil {
+			return nil, d.report(ctx, err)
+		}
+		return out, nil
+	})
+}
+
+// Raw adds a plain handler: a stream, a page, a webhook. The pattern is one of
+// net/http.ServeMux with a method: "GET /v1/runs/{id}/events". The door checks
+// role, origin and body limit; the handler answers errors with Fail.
+func (d *Door) Raw(pattern string, need authn.Role, h http.Handler) {
+	method, path, ok := strings.Cut(pattern, " ")
+	if !ok {
+		panic(fmt.Sprintf("door: pattern %q has no method", pattern))
+	}
+	d.handle(method, path, need, d.cfg.MaxBody, h)
+}
+
+func (d *Door) handle(method, path string, need authn.Role, maxBody int64, h http.Handler) {
+	checkRole(method+" "+path, need)
+	d.routes = append(d.routes, Route{Method: method, Pattern: path, Role: need})
+	d.mux.Handle(method+" "+path, d.guard(need, maxBody, h))
+}
+
+func checkRole(route string, need authn.Role) {
+	if need != Public && !slices.Contains(authn.Roles(), need) {
+		panic(fmt.Sprintf("door: route %q declares no role", route))
+	}
+}
+
+// adapter hangs huma's operations into the door's mux, each behind its role.
+type adapter struct{ door *Door }
+
+var _ huma.Adapter = (*adapter)(nil)
+
+func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
+	need, _ := op.Metadata[metaRole].(authn.Role)
+	a.door.handle(strings.ToUpper(op.Method), op.Path, need, op.MaxBodyBytes, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler(&humaContext{humago.NewContext(op, r, w)})
+	}))
+}
+
+func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.door.mux.ServeHTTP(w, r) }
+
+// humaContext keeps huma from touching the connection's read deadline: one that
+// is left behind after the body cancels a slow handler's context.
+type humaContext struct{ base }
+
+type base huma.Context
+
+func (c *humaContext) SetReadDeadline(time.Time) error { return nil }
+func (c *humaContext) Unwrap() huma.Context            { return c.base }

@@ -1,0 +1,234 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+)
+
+// writeWithin bounds the writing of an ordinary answer. Streams take it back.
+const writeWithin = 60 * time.Second
+
+type doorKey struct{}
+
+type requestIDKey struct{}
+
+// RequestID is the id of the request that ctx belongs to; empty outside one.
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+// Handler serves every route of the door.
+func (d *Door) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get("X-Request-Id")
+		if !plainID(id) {
+			id = uuid.NewString()
+		}
+		ctx := context.WithValue(r.Context(), requestIDKey{}, id)
+		ctx = context.WithValue(ctx, doorKey{}, d)
+		r = r.WithContext(ctx)
+		rec := &recorder{ResponseWriter: w}
+		setHeaders(rec.Header(), id)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeWithin))
+
+		begun := time.Now()
+		defer func() {
+			if v := recover(); v != nil {
+				d.recovered(rec, r, v)
+			}
+			d.cfg.Log.LogAttrs(ctx, slog.LevelDebug, "request served",
+				slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Int("status", rec.status),
+				slog.Duration("took", time.Since(begun)), slog.String("request_id", id))
+		}()
+		if _, pattern := d.mux.Handler(r); pattern == "" {
+			d.noRoute(rec, r)
+			return
+		}
+		d.mux.ServeHTTP(rec, r)
+	})
+}
+
+func setHeaders(h http.Header, id string) {
+	h.Set("X-Request-Id", id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Cache-Control", "no-store")
+}
+
+func plainID(s string) bool {
+	if s == "" || len(s) > 100 {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
+			return false
+		}
+	}
+	return true
+}
+
+// guard lets a request through to h when its sender may use the route and its
+// body may be read.
+func (d *Door) guard(need authn.Role, maxBody int64, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if need != Public {
+			p, err := d.authenticate(r)
+			if err != nil {
+				if d.cfg.SignIn != "" && wantsPage(r) && From(err).Status == http.StatusUnauthorized {
+					http.Redirect(w, r, d.cfg.SignIn, http.StatusSeeOther)
+					return
+				}
+				Fail(w, r, err)
+				return
+			}
+			if !p.Role.Allows(need) {
+				Fail(w, r, Error(http.StatusForbidden, CodeForbidden,
+					fmt.Sprintf("%s has the role %s; this needs %s", p.Name, p.Role, need)))
+				return
+			}
+			r = r.WithContext(authn.NewContext(r.Context(), p))
+		}
+		if err := d.limitBody(w, r, maxBody); err != nil {
+			Fail(w, r, err)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func wantsPage(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// limitBody bounds a body's size and the time it may take to arrive.
+func (d *Door) limitBody(w http.ResponseWriter, r *http.Request, limit int64) error {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return Error(http.StatusUnsupportedMediaType, CodeMediaType, "the body is compressed; send it plain")
+	}
+	if limit <= 0 {
+		limit = d.cfg.MaxBody
+	}
+	if r.ContentLength > limit {
+		return bodyTooLarge(limit, r.ContentLength)
+	}
+	ctl := http.NewResponseController(w)
+	_ = ctl.SetReadDeadline(time.Now().Add(d.cfg.BodyTimeout))
+	r.Body = &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, limit), done: func() {
+		_ = ctl.SetReadDeadline(time.Time{})
+	}}
+	return nil
+}
+
+// timedBody takes the read deadline back once the body is complete; one that
+// stays would cancel the request while its handler works.
+type timedBody struct {
+	io.ReadCloser
+	done func()
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) && b.done != nil {
+		b.done()
+		b.done = nil
+	}
+	return n, err
+}
+
+// Fail answers a raw route's request with the problem that err is, and logs
+// what went wrong on our side.
+func Fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := From(err)
+	if d, ok := r.Context().Value(doorKey{}).(*Door); ok {
+		p = d.report(r.Context(), err)
+	}
+	p.write(w)
+}
+
+// report turns err into the problem to answer with and logs it once.
+func (d *Door) report(ctx context.Context, err error) *Problem {
+	p := *From(err)
+	p.RequestID = RequestID(ctx)
+	switch {
+	case p.Status == http.StatusInternalServerError:
+		d.cfg.Log.ErrorContext(ctx, "request failed", "err", err, "code", p.Code, "request_id", p.RequestID)
+	case p.Status >= 500 && ctx.Err() == nil:
+		d.cfg.Log.WarnContext(ctx, "request not served", "err", err, "code", p.Code, "request_id", p.RequestID)
+	}
+	return &p
+}
+
+func (d *Door) recovered(w *recorder, r *http.Request, v any) {
+	if v == http.ErrAbortHandler {
+		panic(v) // net/http's own way to cut a connection
+	}
+	d.cfg.Log.ErrorContext(r.Context(), "handler panicked", "err", fmt.Sprint(v),
+		"request_id", RequestID(r.Context()), "stack", string(debug.Stack()))
+	if w.status != 0 {
+		panic(http.ErrAbortHandler) // half an answer must not look whole
+	}
+	p := Error(http.StatusInternalServerError, CodeInternal, "something went wrong here; the log has the request id")
+	p.RequestID = RequestID(r.Context())
+	p.write(w)
+}
+
+// noRoute answers what the mux does not know: 404, 405, or its own redirect.
+func (d *Door) noRoute(w http.ResponseWriter, r *http.Request) {
+	probe := &recorder{ResponseWriter: discard{header: http.Header{}}}
+	d.mux.ServeHTTP(probe, r)
+	switch probe.status {
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", probe.Header().Get("Allow"))
+		Fail(w, r, Error(http.StatusMethodNotAllowed, CodeMethod, fmt.Sprintf("%s takes %s", r.URL.Path, probe.Header().Get("Allow"))))
+	default:
+		Fail(w, r, NotFound("there is no %s; /openapi.json lists what there is", r.URL.Path))
+	}
+}
+
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d discard) WriteHeader(int)             {}
+
+// recorder remembers the status of an answer.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
