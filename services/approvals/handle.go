@@ -1,0 +1,128 @@
+package approvals
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/fault"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Handle takes one message of APPROVALS. Repeats are harmless: an ask for a
+// request that has ended is answered with the decision again, under a fresh
+// message id; one for a pending request only proves that it is known.
+func (s *Service) Handle(ctx context.Context, m events.Received) error {
+	switch m.Type {
+	case events.TypeAskApproval:
+		return s.ask(ctx, m)
+	case events.TypeWithdraw:
+		return s.withdraw(ctx, m)
+	}
+	return fault.Terminal("unknown_type", fmt.Errorf("approvals cannot handle messages of type %q", m.Type))
+}
+
+func (s *Service) ask(ctx context.Context, m events.Received) error {
+	var b events.AskApproval
+	if err := events.Decode(m.Message, &b); err != nil {
+		return fault.Terminal("decode", err)
+	}
+	a, err := askOf(m.ID, b)
+	if err != nil {
+		return fault.Terminal("invalid", fmt.Errorf("ask %s: %w", m.ID, err))
+	}
+	r, known, err := s.inbox.Ask(ctx, a)
+	if err != nil {
+		return fmt.Errorf("open approval %s: %w", a.ID, err)
+	}
+	if !known || !r.Ended() {
+		return nil
+	}
+	again := Announcement(r, fmt.Sprintf("%s:a%d", r.Cause(), m.StreamSeq))
+	again.TraceParent = m.TraceParent
+	if err := s.announce.Publish(ctx, again); err != nil {
+		return fmt.Errorf("announce decision of approval %s again: %w", r.ID, err)
+	}
+	return nil
+}
+
+func askOf(cause string, b events.AskApproval) (Ask, error) {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !events.ValidToken(string(b.ApprovalID)) {
+		bad("approval_id %.150q is not a valid id", b.ApprovalID)
+	}
+	if !b.RunID.Valid() {
+		bad("run_id %.150q is not a valid id", b.RunID)
+	}
+	if !events.ValidToken(string(b.CallID)) {
+		bad("call_id %.150q is not a valid id", b.CallID)
+	}
+	if b.Namespace == "" {
+		bad("namespace is empty")
+	}
+	if b.Kind != events.ApprovalAction && b.Kind != events.ApprovalDoubt {
+		bad("kind is %q, want %s or %s", b.Kind, events.ApprovalAction, events.ApprovalDoubt)
+	}
+	args := b.Args
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	if _, err := events.Canonical(args); err != nil {
+		bad("args: %w", err)
+	}
+	texts := []string{b.Namespace, b.Agent, b.Tool, string(b.ToolDigest), string(b.Digest), b.Key, b.Summary}
+	for k, v := range b.Labels {
+		texts = append(texts, k, v)
+	}
+	for _, t := range texts {
+		if strings.ContainsRune(t, 0) {
+			bad("a text contains a NUL character: %.80q", t)
+		}
+	}
+	return Ask{
+		Request: Request{
+			ID: b.ApprovalID, Namespace: b.Namespace, Kind: b.Kind, RunID: b.RunID, CallID: b.CallID,
+			Agent: b.Agent, Tool: b.Tool, ToolDigest: b.ToolDigest, Args: args, Digest: b.Digest,
+			Epoch: b.Epoch, Key: b.Key, Summary: b.Summary, Labels: b.Labels,
+		},
+		Cause:        cause,
+		ExpiresAfter: period(b.ExpiresAfterMs, DefaultExpiry),
+		ValidFor:     period(b.ValidForMs, DefaultValidity),
+	}, errors.Join(errs...)
+}
+
+// period turns milliseconds of the wire into a duration: zero is the default,
+// and what no calendar can hold is the longest that is honoured.
+func period(ms int64, byDefault time.Duration) time.Duration {
+	ms = cmp.Or(ms, byDefault.Milliseconds())
+	return time.Duration(max(0, min(ms, maxPeriod.Milliseconds()))) * time.Millisecond
+}
+
+func (s *Service) withdraw(ctx context.Context, m events.Received) error {
+	var b events.WithdrawApproval
+	if err := events.Decode(m.Message, &b); err != nil {
+		return fault.Terminal("decode", err)
+	}
+	if !events.ValidToken(string(b.ApprovalID)) || !b.RunID.Valid() {
+		return fault.Terminal("invalid", fmt.Errorf("withdraw %s: ids %.150q and %.150q are not valid", m.ID, b.ApprovalID, b.RunID))
+	}
+	w := Withdrawal{
+		ID: b.ApprovalID, Namespace: m.Namespace, RunID: b.RunID,
+		Reason: strings.ReplaceAll(cmp.Or(b.Reason, "the run no longer needs it"), "\x00", "\uFFFD"),
+	}
+	if err := s.inbox.Withdraw(ctx, w); err != nil {
+		return fmt.Errorf("withdraw approval %s: %w", b.ApprovalID, err)
+	}
+	return nil
+}
+
+// Reject keeps a message that can never be handled, with the reason.
+func (s *Service) Reject(ctx context.Context, m events.Received, code string, err error) error {
+	s.log.ErrorContext(ctx, "approval message rejected", "event", m.ID, "code", code, "err", err)
+	return s.inbox.Reject(ctx, m, code, err)
+}

@@ -1,0 +1,171 @@
+// Package httpapi is the HTTP door of approvals: list, show, decide. Reading
+// never changes anything, and who decides is the verified principal of the
+// request, whatever its body says.
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/approvals"
+)
+
+// Register adds the routes of s to d.
+func Register(d *door.Door, s *approvals.Service) {
+	a := api{service: s}
+	tags := []string{"approvals"}
+	door.Register(d, huma.Operation{
+		Method: http.MethodGet, Path: "/v1/approvals", Tags: tags, OperationID: "list-approvals",
+		Summary: "List approval requests, newest first",
+	}, authn.Viewer, a.list)
+	door.Register(d, huma.Operation{
+		Method: http.MethodGet, Path: "/v1/approvals/{id}", Tags: tags, OperationID: "get-approval",
+		Summary: "Show one approval request",
+	}, authn.Viewer, a.get)
+	door.Register(d, huma.Operation{
+		Method: http.MethodPost, Path: "/v1/approvals/{id}/decide", Tags: tags, OperationID: "decide-approval",
+		Summary: "Decide an approval request, once",
+		Description: "The first decision wins. The same decision again answers 200 with the stored one; another decision, " +
+			"or one after the expiry or the withdrawal, answers 409 and changes nothing. 200 means that the decision is stored " +
+			"and reaches the run by itself.",
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
+	}, authn.Approver, a.decide)
+}
+
+// Codes of the 409 answers.
+const (
+	codeDecided   = "already_decided"
+	codeExpired   = "approval_expired"
+	codeWithdrawn = "approval_withdrawn"
+	codeMismatch  = "digest_mismatch"
+	codeWrongKind = "wrong_decision" // 422
+)
+
+type api struct{ service *approvals.Service }
+
+type listInput struct {
+	door.PageInput
+	State string `query:"state" default:"pending" enum:"pending,approved,rejected,happened,not_happened,give_up,expired,withdrawn,all"`
+	Kind  string `query:"kind" enum:"action,doubt"`
+	Run   string `query:"run" doc:"id of a run"`
+}
+
+type listOutput struct{ Body door.Page[Approval] }
+
+func (a api) list(ctx context.Context, in *listInput) (*listOutput, error) {
+	if in.Run != "" && !events.RunID(in.Run).Valid() {
+		return nil, door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, "the id of the run is not valid").At("query.run", "not a run id")
+	}
+	who, _ := authn.FromContext(ctx)
+	f := approvals.Filter{Namespace: who.Namespace, State: in.State, Kind: in.Kind, RunID: events.RunID(in.Run), Limit: in.Limit + 1}
+	if f.State == "all" {
+		f.State = ""
+	}
+	var before approvals.Position
+	if ok, err := door.DecodeCursor(in.Cursor, &before); err != nil {
+		return nil, err
+	} else if ok {
+		f.Before = &before
+	}
+	found, err := a.service.List(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]Approval, 0, len(found))
+	for _, r := range found {
+		items = append(items, show(r))
+	}
+	return &listOutput{Body: door.NewPage(items, in.Limit, func(v Approval) any {
+		return approvals.Position{CreatedAt: v.CreatedAt, ID: events.ApprovalID(v.ApprovalID)}
+	})}, nil
+}
+
+type getInput struct {
+	ID string `path:"id"`
+}
+
+type getOutput struct{ Body Approval }
+
+func (a api) get(ctx context.Context, in *getInput) (*getOutput, error) {
+	who, _ := authn.FromContext(ctx)
+	if !events.ValidToken(in.ID) {
+		return nil, notFound(in.ID)
+	}
+	r, err := a.service.Get(ctx, who.Namespace, events.ApprovalID(in.ID))
+	if err != nil {
+		return nil, problem(in.ID, err)
+	}
+	return &getOutput{Body: show(r)}, nil
+}
+
+type decideInput struct {
+	ID   string `path:"id"`
+	Body struct {
+		Decision string          `json:"decision" doc:"approve or reject for an action; happened, not_happened or give_up for a doubt"`
+		Comment  string          `json:"comment,omitempty" doc:"at most 4,000 characters; the model reads the reason of a rejection"`
+		Result   json.RawMessage `json:"result,omitempty" doc:"with happened: what the call returned"`
+		Digest   string          `json:"digest,omitempty" doc:"the digest that was shown; a request that asks about something else is not decided"`
+	}
+}
+
+type decideOutput struct {
+	Body struct {
+		Approval
+		Repeated bool `json:"repeated" doc:"true when the same decision had been made before; what is shown is that one"`
+	}
+}
+
+func (a api) decide(ctx context.Context, in *decideInput) (*decideOutput, error) {
+	who, _ := authn.FromContext(ctx)
+	if !events.ValidToken(in.ID) {
+		return nil, notFound(in.ID)
+	}
+	if string(in.Body.Result) == "null" && in.Body.Decision != events.Happened {
+		in.Body.Result = nil
+	}
+	r, repeated, err := a.service.Decide(ctx, approvals.Attempt{
+		ID: events.ApprovalID(in.ID), Namespace: who.Namespace,
+		Decision: in.Body.Decision, Comment: in.Body.Comment, Result: in.Body.Result, Digest: events.Digest(in.Body.Digest),
+		By: who.Name, Door: "api",
+	})
+	if err != nil {
+		return nil, problem(in.ID, err)
+	}
+	out := &decideOutput{}
+	out.Body.Approval, out.Body.Repeated = show(r), repeated
+	return out, nil
+}
+
+func notFound(id string) error {
+	return door.NotFound("there is no approval %.130q here; see what waits with GET /v1/approvals", id)
+}
+
+func problem(id string, err error) error {
+	if c, ok := errors.AsType[*approvals.Conflict](err); ok {
+		switch c.Outcome {
+		case approvals.TooLate:
+			return door.Error(http.StatusConflict, codeExpired, c.Error())
+		case approvals.Gone:
+			return door.Error(http.StatusConflict, codeWithdrawn, c.Error())
+		case approvals.Mismatch:
+			return door.Error(http.StatusConflict, codeMismatch, c.Error())
+		case approvals.WrongKind:
+			return door.Error(http.StatusUnprocessableEntity, codeWrongKind, c.Error())
+		}
+		return door.Error(http.StatusConflict, codeDecided, c.Error())
+	}
+	switch {
+	case errors.Is(err, approvals.ErrNotFound):
+		return notFound(id)
+	case errors.Is(err, approvals.ErrInvalid):
+		return door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, err.Error())
+	}
+	return err
+}

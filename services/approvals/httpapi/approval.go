@@ -1,0 +1,52 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-run/holdfast/services/approvals"
+)
+
+// Approval is one request as the door shows it.
+type Approval struct {
+	ApprovalID     string            `json:"approval_id"`
+	Namespace      string            `json:"namespace"`
+	Kind           string            `json:"kind" enum:"action,doubt" doc:"action: may this call run? doubt: did this call happen?"`
+	State          string            `json:"state" enum:"pending,approved,rejected,happened,not_happened,give_up,expired,withdrawn"`
+	Summary        string            `json:"summary" doc:"one plain sentence for the person who decides"`
+	RunID          string            `json:"run_id"`
+	CallID         string            `json:"call_id"`
+	Agent          string            `json:"agent"`
+	Tool           string            `json:"tool"`
+	ToolDigest     string            `json:"tool_digest"`
+	Args           json.RawMessage   `json:"args" doc:"what the tool receives"`
+	Digest         string            `json:"digest" doc:"what a yes is bound to; send it back with the decision"`
+	Epoch          int64             `json:"epoch,omitempty"`
+	Key            string            `json:"key,omitempty" doc:"of the effect in the ledger"`
+	Labels         map[string]string `json:"labels,omitempty"`
+	CreatedAt      time.Time         `json:"created_at"`
+	ExpiresAt      time.Time         `json:"expires_at"`
+	DecidedAt      time.Time         `json:"decided_at,omitzero"`
+	DecidedBy      string            `json:"decided_by,omitempty"`
+	Door           string            `json:"door,omitempty" doc:"through which door it was decided"`
+	Comment        string            `json:"comment,omitempty"`
+	Result         json.RawMessage   `json:"result,omitempty"`
+	ValidUntil     time.Time         `json:"valid_until,omitzero" doc:"a yes that the tools service has not begun to use by then is void"`
+	WithdrawReason string            `json:"withdraw_reason,omitempty"`
+	UnusedAt       time.Time         `json:"unused_at,omitzero" doc:"the decision came, but the run no longer needed it"`
+	UnusedReason   string            `json:"unused_reason,omitempty"`
+	AnnouncedAt    time.Time         `json:"announced_at,omitzero" doc:"when the decision was first published to the runner"`
+	LandedAt       time.Time         `json:"landed_at,omitzero" doc:"when the runner was seen to have recorded the decision"`
+}
+
+func show(r approvals.Request) Approval {
+	return Approval{
+		ApprovalID: string(r.ID), Namespace: r.Namespace, Kind: r.Kind, State: r.State, Summary: r.Summary,
+		RunID: string(r.RunID), CallID: string(r.CallID), Agent: r.Agent, Tool: r.Tool, ToolDigest: string(r.ToolDigest),
+		Args: r.Args, Digest: string(r.Digest), Epoch: r.Epoch, Key: r.Key, Labels: r.Labels,
+		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, DecidedAt: r.DecidedAt, DecidedBy: r.DecidedBy,
+		Door: r.Door, Comment: r.Comment, Result: r.Result, ValidUntil: r.ValidUntil,
+		WithdrawReason: r.WithdrawReason, UnusedAt: r.UnusedAt, UnusedReason: r.UnusedReason,
+		AnnouncedAt: r.AnnouncedAt, LandedAt: r.LandedAt,
+	}
+}

@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/approvals"
+)
+
+// columns is what row scans, in its order. args, result and labels are read as
+// text, so that no digit passes through a float.
+const columns = `approval_id, namespace, kind, run_id, call_id, agent, tool, tool_digest, args::text, digest,
+	epoch, key, summary, labels::text, state, decided_by, door, comment, result::text,
+	created_at, expires_at, decided_at, valid_until, withdraw_reason, unused_at, unused_reason,
+	announced_at, announce_count, landed_at`
+
+// row is one asked request as the database has it.
+type row struct {
+	ApprovalID, Namespace, Kind, RunID, CallID string
+	Agent, Tool, ToolDigest, Args, Digest      string
+	Epoch                                      int64
+	Key, Summary, Labels                       string
+	State, DecidedBy, Door, Comment            string
+	Result                                     *string
+	CreatedAt, ExpiresAt                       time.Time
+	DecidedAt, ValidUntil                      *time.Time
+	WithdrawReason                             string
+	UnusedAt                                   *time.Time
+	UnusedReason                               string
+	AnnouncedAt                                *time.Time
+	AnnounceCount                              int
+	LandedAt                                   *time.Time
+}
+
+func (r row) request() (approvals.Request, error) {
+	out := approvals.Request{
+		ID: events.ApprovalID(r.ApprovalID), Namespace: r.Namespace, Kind: r.Kind,
+		RunID: events.RunID(r.RunID), CallID: events.CallID(r.CallID),
+		Agent: r.Agent, Tool: r.Tool, ToolDigest: events.Digest(r.ToolDigest),
+		Args: json.RawMessage(r.Args), Digest: events.Digest(r.Digest),
+		Epoch: r.Epoch, Key: r.Key, Summary: r.Summary,
+		State: r.State, DecidedBy: r.DecidedBy, Door: r.Door, Comment: r.Comment,
+		CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
+		DecidedAt: utc(r.DecidedAt), ValidUntil: utc(r.ValidUntil),
+		WithdrawReason: r.WithdrawReason, UnusedAt: utc(r.UnusedAt), UnusedReason: r.UnusedReason,
+		AnnouncedAt: utc(r.AnnouncedAt), AnnounceCount: r.AnnounceCount, LandedAt: utc(r.LandedAt),
+	}
+	if r.State != approvals.StatePending {
+		out.Decision = r.State
+	}
+	if r.Result != nil {
+		out.Result = json.RawMessage(*r.Result)
+	}
+	if err := json.Unmarshal([]byte(r.Labels), &out.Labels); err != nil {
+		return approvals.Request{}, fmt.Errorf("labels of approval %s: %w", r.ApprovalID, err)
+	}
+	return out, nil
+}
+
+func utc(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}

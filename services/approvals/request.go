@@ -1,0 +1,70 @@
+package approvals
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Defaults of an ask that names none, and the longest time that is honoured.
+const (
+	DefaultExpiry   = 72 * time.Hour
+	DefaultValidity = 24 * time.Hour
+	maxPeriod       = 10 * 365 * 24 * time.Hour
+)
+
+// StatePending is the only state in which a request can still change. The
+// others are the decisions of pkg/events.
+const StatePending = "pending"
+
+// Request is one question to a person. Times are the database's, UTC; a zero
+// time has not come.
+type Request struct {
+	ID         events.ApprovalID
+	Namespace  string
+	Kind       string // events.ApprovalAction or events.ApprovalDoubt
+	RunID      events.RunID
+	CallID     events.CallID
+	Agent      string
+	Tool       string
+	ToolDigest events.Digest
+	Args       json.RawMessage
+	Digest     events.Digest // what a yes is bound to
+	Epoch      int64         // of the effect that a doubt is about
+	Key        string
+	Summary    string
+	Labels     map[string]string
+
+	State     string
+	Decision  string // State once it is not pending
+	DecidedBy string // empty for an expiry and a withdrawal
+	Door      string // "api"
+	Comment   string
+	Result    json.RawMessage // with events.Happened
+
+	CreatedAt  time.Time
+	ExpiresAt  time.Time
+	DecidedAt  time.Time
+	ValidUntil time.Time // zero unless a person decided
+
+	// WithdrawReason is why nobody needs the answer any more.
+	WithdrawReason string
+	// UnusedAt is set when a withdrawal came after a person had decided: the
+	// decision stands in the record and nothing runs because of it.
+	UnusedAt     time.Time
+	UnusedReason string
+
+	AnnouncedAt   time.Time
+	AnnounceCount int
+	LandedAt      time.Time // the runner has committed the decision
+}
+
+// Ended reports whether nothing can change the answer any more.
+func (r Request) Ended() bool { return r.State != StatePending }
+
+// Cause is the logical id of the decision.
+func (r Request) Cause() string { return Cause(r.ID) }
+
+// Cause is the logical id of the decision of a request.
+func Cause(id events.ApprovalID) string { return "decision:" + string(id) }

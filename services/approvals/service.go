@@ -1,0 +1,147 @@
+package approvals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/failpoint"
+	"github.com/holdfast-run/holdfast/internal/lifecycle"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Config of the service. The zero value is usable.
+type Config struct {
+	// SweepEvery is how often requests whose time has passed are looked for;
+	// zero means one second. A decision is refused at the exact moment anyway.
+	SweepEvery time.Duration
+}
+
+// Deps are what the service works with; all are required.
+type Deps struct {
+	Inbox    Inbox
+	Decider  Decider
+	Reader   Reader
+	Announce Announcer
+	Log      *slog.Logger
+}
+
+// Service takes questions from the runner and decisions from people. Its
+// methods are safe for concurrent use. As a lifecycle.Service it ends requests
+// whose time has passed; a waiting request costs one row and nothing else.
+type Service struct {
+	sweepEvery time.Duration
+	inbox      Inbox
+	decider    Decider
+	reader     Reader
+	announce   Announcer
+	log        *slog.Logger
+}
+
+var _ lifecycle.Service = (*Service)(nil)
+
+// New returns a service that does nothing until it is called or run.
+func New(c Config, d Deps) *Service {
+	if c.SweepEvery == 0 {
+		c.SweepEvery = time.Second
+	}
+	return &Service{
+		sweepEvery: c.SweepEvery, inbox: d.Inbox, decider: d.Decider, reader: d.Reader,
+		announce: d.Announce, log: d.Log,
+	}
+}
+
+// Decide makes one attempt. The error is nil when the request has the wanted
+// decision afterwards, made now or before (repeated); *Conflict when it has not;
+// ErrInvalid or ErrNotFound when it cannot. After a nil error the decision is
+// committed and reaches the runner by itself.
+func (s *Service) Decide(ctx context.Context, a Attempt) (r Request, repeated bool, err error) {
+	if d, err := ParseDecision(a.Decision); err == nil {
+		a.Decision = d
+	}
+	if err := a.Check(); err != nil {
+		return Request{}, false, err
+	}
+	r, outcome, err := s.decider.Decide(ctx, a)
+	if err != nil {
+		return Request{}, false, err
+	}
+	switch outcome {
+	case Decided:
+		if err := failpoint.Hit("approvals.committed", string(r.ID)); err != nil {
+			return Request{}, false, err
+		}
+		s.announce.Kick()
+		s.log.InfoContext(ctx, "approval decided", "approval_id", r.ID, "run_id", r.RunID, "decision", r.Decision, "by", r.DecidedBy)
+		return r, false, nil
+	case Repeated:
+		return r, true, nil
+	}
+	return r, false, &Conflict{Outcome: outcome, Request: r}
+}
+
+// Get returns one request; ErrNotFound.
+func (s *Service) Get(ctx context.Context, namespace string, id events.ApprovalID) (Request, error) {
+	return s.reader.Get(ctx, namespace, id)
+}
+
+// List returns requests, newest first.
+func (s *Service) List(ctx context.Context, f Filter) ([]Request, error) {
+	return s.reader.List(ctx, f)
+}
+
+// Name is "approvals".
+func (s *Service) Name() string { return "approvals" }
+
+// Start has nothing to prepare.
+func (s *Service) Start(context.Context) error { return nil }
+
+// Run ends requests whose time has passed, until ctx ends. A failed sweep is
+// logged and repeated by the next one.
+func (s *Service) Run(ctx context.Context) error {
+	tick := time.NewTicker(s.sweepEvery)
+	defer tick.Stop()
+	for {
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "expiry sweep failed", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Stop has nothing to drain: a sweep is one transaction, and one that is cut
+// short is made by another process or after the next start.
+func (s *Service) Stop(context.Context) error { return nil }
+
+// sweepBatch is how many requests one statement ends.
+const sweepBatch = 200
+
+// Sweep ends every request whose time has passed.
+func (s *Service) Sweep(ctx context.Context) error {
+	for {
+		ended, err := s.decider.Expire(ctx, sweepBatch)
+		if err != nil {
+			return fmt.Errorf("expire approvals: %w", err)
+		}
+		var hits []error
+		for _, r := range ended {
+			hits = append(hits, failpoint.Hit("approvals.committed", string(r.ID)))
+			s.log.InfoContext(ctx, "approval expired", "approval_id", r.ID, "run_id", r.RunID)
+		}
+		if err := errors.Join(hits...); err != nil {
+			return err
+		}
+		if len(ended) > 0 {
+			s.announce.Kick()
+		}
+		if len(ended) < sweepBatch {
+			return nil
+		}
+	}
+}

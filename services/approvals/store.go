@@ -1,0 +1,98 @@
+package approvals
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Ask is a request as the runner asks it.
+type Ask struct {
+	Request
+	Cause        string // logical id of the message
+	ExpiresAfter time.Duration
+	ValidFor     time.Duration
+}
+
+// Withdrawal closes a request that nobody needs any more.
+type Withdrawal struct {
+	ID        events.ApprovalID
+	Namespace string
+	RunID     events.RunID
+	Reason    string
+}
+
+// Inbox keeps what arrives as messages.
+type Inbox interface {
+	// Ask opens the request unless it is known, and returns it as it stands. A
+	// withdrawal that came first wins: the request is then withdrawn from the
+	// start. known reports that an earlier ask had opened it. Idempotent.
+	Ask(ctx context.Context, a Ask) (r Request, known bool, err error)
+	// Withdraw ends a pending request, marks a person's decision as unused, or
+	// remembers the withdrawal for an ask that has not come yet. Idempotent.
+	Withdraw(ctx context.Context, w Withdrawal) error
+	// Reject keeps a message that can never be handled.
+	Reject(ctx context.Context, m events.Received, code string, err error) error
+}
+
+// Decider ends requests.
+type Decider interface {
+	// Decide makes one attempt and stores it with its outcome. It returns the
+	// request as it stands afterwards. ErrNotFound when the namespace has none.
+	Decide(ctx context.Context, a Attempt) (Request, Outcome, error)
+	// Expire ends up to limit requests whose time has passed by the database's
+	// clock and returns them. Several processes may call it at once.
+	Expire(ctx context.Context, limit int) ([]Request, error)
+}
+
+// Filter narrows a list. Empty fields do not narrow.
+type Filter struct {
+	Namespace string // required
+	State     string
+	Kind      string
+	RunID     events.RunID
+	Limit     int
+	// Before continues a list after the request that it names.
+	Before *Position
+}
+
+// Position is a place in a list, newest first.
+type Position struct {
+	CreatedAt time.Time         `json:"t"`
+	ID        events.ApprovalID `json:"i"`
+}
+
+// Reader shows requests.
+type Reader interface {
+	Get(ctx context.Context, namespace string, id events.ApprovalID) (Request, error) // ErrNotFound
+	List(ctx context.Context, f Filter) ([]Request, error)
+}
+
+// Announcer tells the runner.
+type Announcer interface {
+	// Publish sends one message and waits until the stream has stored it.
+	Publish(ctx context.Context, m events.Message) error
+	// Kick says that a decision has been committed and waits to be published.
+	// It does not block.
+	Kick()
+}
+
+// Announcement is the message that tells the runner how r ended. Every one has
+// the same logical id; msgID differs, because the stream drops a message id
+// that it remembers.
+func Announcement(r Request, msgID string) events.Message {
+	body, err := events.Marshal(events.ApprovalDecision{
+		ApprovalID: r.ID, Kind: r.Kind, RunID: r.RunID, CallID: r.CallID,
+		Decision: r.Decision, Digest: r.Digest, By: r.DecidedBy, Comment: r.Comment, Result: r.Result,
+		DecidedAt: r.DecidedAt, ValidUntil: r.ValidUntil,
+	})
+	if err != nil {
+		panic("approvals: encode decision: " + err.Error()) // Result was checked to be JSON
+	}
+	return events.Message{
+		Subject: events.RunSubject(r.RunID, events.RunApprovalDecided),
+		MsgID:   msgID, ID: r.Cause(), Source: "/services/approvals", Type: events.TypeApprovalDecided,
+		About: string(r.ID), Time: r.DecidedAt, Namespace: r.Namespace, Data: body,
+	}
+}
