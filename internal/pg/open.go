@@ -1,0 +1,118 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-run/holdfast/internal/config"
+)
+
+// Config says which database to open and as whom.
+type Config struct {
+	// URL is a postgres:// URL or a keyword/value string.
+	URL config.Secret
+	// Role replaces the user of URL when it is set; the password stays.
+	Role string
+	// MaxConns bounds the pool; zero means 8.
+	MaxConns int32
+	// AppName is shown in pg_stat_activity.
+	AppName string
+}
+
+const (
+	defaultMaxConns = 8
+	connectTimeout  = 5 * time.Second
+	// openTimeout bounds how long Open waits for a Postgres that is starting.
+	openTimeout = 30 * time.Second
+	// acquireTimeout bounds the wait for a connection of the pool in InTx.
+	acquireTimeout = 5 * time.Second
+)
+
+// ErrUnsafe is wrapped by Open's error when the server would lose commits that
+// it has confirmed.
+var ErrUnsafe = errors.New("unsafe database setting")
+
+// Open connects a pool and checks the server. It waits for a Postgres that is
+// starting, 30 s at most, and refuses synchronous_commit=off with ErrUnsafe.
+//
+// Statements are described once per connection and never prepared by name, so
+// PgBouncer in transaction mode may stand between. No session setting is made:
+// the statement and idle time limits hang on the roles, which the base
+// migration sets.
+func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
+	pc, err := pgxpool.ParseConfig(c.URL.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("parse database url: %w", redact(err))
+	}
+	pc.MaxConns = c.MaxConns
+	if pc.MaxConns == 0 {
+		pc.MaxConns = defaultMaxConns
+	}
+	pc.MaxConnLifetimeJitter = pc.MaxConnLifetime / 10
+	pc.PingTimeout = 2 * time.Second
+	c.apply(pc.ConnConfig)
+
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, fmt.Errorf("open pool: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := Retry(ctx, func(ctx context.Context) error { return check(ctx, pool) }); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	return pool, nil
+}
+
+// apply sets what the pool and single connections have in common.
+func (c Config) apply(cc *pgx.ConnConfig) {
+	if c.Role != "" {
+		cc.User = c.Role
+	}
+	if cc.ConnectTimeout == 0 {
+		cc.ConnectTimeout = connectTimeout
+	}
+	cc.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	if c.AppName != "" {
+		cc.RuntimeParams["application_name"] = c.AppName
+	}
+}
+
+// connect opens one connection outside any pool.
+func (c Config) connect(ctx context.Context) (*pgx.Conn, error) {
+	cc, err := pgx.ParseConfig(c.URL.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("parse database url: %w", redact(err))
+	}
+	c.apply(cc)
+	// A statement of a heartbeat runs twice a second on its own connection; a
+	// description that a fail-over made stale must not matter.
+	cc.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return pgx.ConnectConfig(ctx, cc)
+}
+
+func check(ctx context.Context, pool *pgxpool.Pool) error {
+	var sync string
+	if err := pool.QueryRow(ctx, "SELECT current_setting('synchronous_commit')").Scan(&sync); err != nil {
+		return err
+	}
+	if sync == "off" {
+		return fmt.Errorf("%w: synchronous_commit is off, a crash would lose confirmed commits; set it to on", ErrUnsafe)
+	}
+	return nil
+}
+
+// redact keeps a URL with its password out of an error. pgx quotes the string
+// that it could not parse.
+func redact(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return errors.New("it is not a valid connection string")
+}
