@@ -1,0 +1,355 @@
+package scriptmodel
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// maxBody is the provider's limit of a request.
+const maxBody = 32 << 20
+
+// Config says what a Server does. Only Script is required.
+type Config struct {
+	Script Script
+	// Key names the conversation of a request. Nil means metadata.user_id, else
+	// a digest of the system prompt and the first message.
+	Key func(Request) string
+	// Fault says what goes wrong with a request. Nth counts the requests of the
+	// conversation at the same turn, from 1. Nil means nothing.
+	Fault func(r Request, nth int) Fault
+	// OnArrival is called when a valid request has been recorded, BeforeAnswer
+	// when its answer is ready and nothing of it was sent. Both may block; ctx
+	// ends when the caller hangs up.
+	OnArrival    func(ctx context.Context, e Exchange)
+	BeforeAnswer func(ctx context.Context, e Exchange)
+}
+
+// Fault is what goes wrong with one request. The zero value is nothing.
+type Fault struct {
+	// Delay is waited before the answer or the error.
+	Delay time.Duration
+	// Status answers with an error of that status: 429, 529, 500 and others.
+	Status int
+	// RetryAfter is sent with Status when it is not zero, in whole seconds.
+	RetryAfter time.Duration
+	// CutAfter ends a stream after that many events. A response that is not
+	// streamed is cut in its middle. Zero means no cut.
+	CutAfter int
+	// ErrorEvent ends the cut stream with an overloaded_error event first.
+	ErrorEvent bool
+}
+
+// Exchange is one request as the server recorded it.
+type Exchange struct {
+	ID       int // counts from 1
+	Key      string
+	Turn     int // answers that the conversation held
+	Nth      int // requests of this conversation at this turn, from 1
+	Arrived  time.Time
+	Ended    time.Time // zero while it is in flight
+	Status   int       // zero when nothing was sent
+	Answered bool      // the whole answer was written to the connection
+	Request  Request
+}
+
+// InFlight reports whether nothing has ended the exchange.
+func (e Exchange) InFlight() bool { return e.Ended.IsZero() }
+
+// Violation is a request that broke a rule, or a script that had no answer.
+type Violation struct {
+	Key     string
+	Turn    int
+	Message string
+	At      time.Time
+}
+
+// Count sums the exchanges of one conversation. Requests that were refused for
+// breaking a rule are Violations and not counted here.
+type Count struct {
+	Requests int
+	Answered int
+	InFlight int
+}
+
+// Server is an http.Handler. It is safe for concurrent use.
+type Server struct {
+	c Config
+
+	mu            sync.Mutex
+	exchanges     []*Exchange
+	conversations map[string]*conversation
+	violations    []Violation
+	serial        int
+}
+
+// New returns a server. It panics without a script.
+func New(c Config) *Server {
+	if c.Script == nil {
+		panic("scriptmodel: no script")
+	}
+	return &Server{c: c, conversations: map[string]*conversation{}}
+}
+
+// Exchanges returns copies of all exchanges, in the order they arrived.
+func (s *Server) Exchanges() []Exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Exchange, len(s.exchanges))
+	for i, e := range s.exchanges {
+		out[i] = *e
+	}
+	return out
+}
+
+// Violations returns every rule that was broken so far.
+func (s *Server) Violations() []Violation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Violation(nil), s.violations...)
+}
+
+// Count sums the exchanges whose key is the given one; "" means all.
+func (s *Server) Count(key string) Count {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var c Count
+	for _, e := range s.exchanges {
+		if key != "" && e.Key != key {
+			continue
+		}
+		c.Requests++
+		if e.Answered {
+			c.Answered++
+		}
+		if e.InFlight() {
+			c.InFlight++
+		}
+	}
+	return c
+}
+
+func (s *Server) key(r Request) string {
+	if s.c.Key != nil {
+		return s.c.Key(r)
+	}
+	if r.UserID != "" {
+		return r.UserID
+	}
+	sum := sha256.Sum256([]byte(r.System + "\n" + r.FirstText()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// ServeHTTP answers POST /v1/messages.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	s.mu.Lock()
+	s.serial++
+	w.Header().Set("request-id", fmt.Sprintf("req_%06d", s.serial))
+	s.mu.Unlock()
+	switch {
+	case req.URL.Path != "/v1/messages":
+		writeError(w, http.StatusNotFound, "not_found_error", "Not found: "+req.URL.Path)
+		return
+	case req.Method != http.MethodPost:
+		writeError(w, http.StatusMethodNotAllowed, "invalid_request_error", "Method Not Allowed")
+		return
+	case req.Header.Get("x-api-key") == "" && req.Header.Get("Authorization") == "":
+		writeError(w, http.StatusUnauthorized, "authentication_error", "x-api-key header is required")
+		return
+	case req.Header.Get("anthropic-version") == "":
+		writeError(w, http.StatusBadRequest, "invalid_request_error", "anthropic-version: header is required")
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+	if err != nil {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			writeError(w, http.StatusRequestEntityTooLarge, "request_too_large", "Request exceeds the maximum size")
+		}
+		return // else the caller is gone
+	}
+	s.messages(w, req, body)
+}
+
+func (s *Server) messages(w http.ResponseWriter, req *http.Request, body []byte) {
+	r, err := decode(body)
+	if err == nil {
+		err = validate(r)
+	}
+	key := ""
+	if len(r.Messages) > 0 {
+		key = s.key(r)
+	}
+	if err != nil {
+		s.violate(w, key, r, err)
+		return
+	}
+	e, err := s.open(key, r)
+	if err != nil {
+		s.violate(w, key, r, err)
+		return
+	}
+	defer s.close(e)
+	ctx := req.Context()
+	if s.c.OnArrival != nil {
+		s.c.OnArrival(ctx, *e)
+	}
+	var fault Fault
+	if s.c.Fault != nil {
+		fault = s.c.Fault(r, e.Nth)
+	}
+	if fault.Delay > 0 {
+		select {
+		case <-time.After(fault.Delay):
+		case <-ctx.Done():
+			return
+		}
+	}
+	if fault.Status != 0 {
+		if fault.RetryAfter > 0 {
+			w.Header().Set("retry-after", strconv.Itoa(int(fault.RetryAfter.Round(time.Second)/time.Second)))
+		}
+		s.sent(e, fault.Status, false)
+		writeError(w, fault.Status, errorType(fault.Status), http.StatusText(fault.Status))
+		return
+	}
+	answer, err := s.c.Script(r)
+	if err != nil {
+		s.sent(e, http.StatusInternalServerError, false)
+		s.note(key, r, "script: "+err.Error())
+		writeError(w, http.StatusInternalServerError, "api_error", err.Error())
+		return
+	}
+	b := build(answer, r, key)
+	if s.c.BeforeAnswer != nil {
+		s.c.BeforeAnswer(ctx, *e)
+	}
+	if ctx.Err() != nil {
+		return // the caller is gone
+	}
+	s.mu.Lock()
+	s.conversations[key].gave(r.Turn(), b)
+	s.mu.Unlock()
+	s.write(w, e, b, fault)
+}
+
+func (s *Server) write(w http.ResponseWriter, e *Exchange, b built, fault Fault) {
+	s.sent(e, http.StatusOK, false)
+	if !e.Request.Stream {
+		w.Header().Set("content-type", "application/json")
+		body := b.body()
+		w.Header().Set("content-length", strconv.Itoa(len(body)))
+		if fault.CutAfter > 0 {
+			_, _ = w.Write(body[:len(body)/2])
+			_ = http.NewResponseController(w).Flush()
+			panic(errCut)
+		}
+		if _, err := w.Write(body); err == nil && http.NewResponseController(w).Flush() == nil {
+			s.sent(e, http.StatusOK, true)
+		}
+		return
+	}
+	w.Header().Set("content-type", "text/event-stream")
+	w.Header().Set("cache-control", "no-cache")
+	stream := streamWriter{w: w, left: -1}
+	if fault.CutAfter > 0 {
+		stream.left = fault.CutAfter
+	}
+	switch err := stream.send(b); {
+	case err == nil:
+		s.sent(e, http.StatusOK, true)
+	case fault.CutAfter > 0 && fault.ErrorEvent:
+		stream.left = -1
+		_ = stream.event("error", obj{"type": "error", "error": obj{"type": "overloaded_error", "message": "Overloaded"}})
+	case errors.Is(err, errCut):
+		panic(errCut)
+	}
+}
+
+// open records a request that keeps the rules.
+func (s *Server) open(key string, r Request) (*Exchange, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.conversations[key]
+	if c == nil {
+		c = &conversation{}
+		s.conversations[key] = c
+	}
+	if err := c.check(r); err != nil {
+		return nil, err
+	}
+	e := &Exchange{ID: len(s.exchanges) + 1, Key: key, Turn: r.Turn(), Nth: 1, Arrived: time.Now(), Request: r}
+	for _, earlier := range s.exchanges {
+		if earlier.Key == key && earlier.Turn == e.Turn {
+			e.Nth++
+		}
+	}
+	s.exchanges = append(s.exchanges, e)
+	return e, nil
+}
+
+func (s *Server) sent(e *Exchange, status int, whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.Status, e.Answered = status, whole
+}
+
+func (s *Server) close(e *Exchange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.Ended = time.Now()
+}
+
+func (s *Server) violate(w http.ResponseWriter, key string, r Request, err error) {
+	s.note(key, r, err.Error())
+	writeError(w, http.StatusBadRequest, "invalid_request_error", err.Error())
+}
+
+func (s *Server) note(key string, r Request, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.violations = append(s.violations, Violation{Key: key, Turn: r.Turn(), Message: message, At: time.Now()})
+}
+
+// errorType is the provider's name for a status.
+// Source: "Errors" of the provider's reference.
+func errorType(status int) string {
+	switch status {
+	case http.StatusBadRequest:
+		return "invalid_request_error"
+	case http.StatusUnauthorized:
+		return "authentication_error"
+	case http.StatusForbidden:
+		return "permission_error"
+	case http.StatusNotFound:
+		return "not_found_error"
+	case http.StatusRequestEntityTooLarge:
+		return "request_too_large"
+	case http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case http.StatusGatewayTimeout:
+		return "timeout_error"
+	case 529:
+		return "overloaded_error"
+	}
+	return "api_error"
+}
+
+func writeError(w http.ResponseWriter, status int, kind, message string) {
+	if message == "" {
+		message = "Overloaded"
+	}
+	w.Header().Set("content-type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(encode(obj{
+		"type":       "error",
+		"error":      obj{"type": kind, "message": message},
+		"request_id": w.Header().Get("request-id"),
+	}))
+}
