@@ -2,6 +2,7 @@ package approvals
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -63,8 +64,12 @@ type Request struct {
 // Ended reports whether nothing can change the answer any more.
 func (r Request) Ended() bool { return r.State != StatePending }
 
-// Cause is the logical id of the decision.
-func (r Request) Cause() string { return Cause(r.ID) }
+const causePrefix = "decision:"
 
-// Cause is the logical id of the decision of a request.
-func Cause(id events.ApprovalID) string { return "decision:" + string(id) }
+// Cause is the logical id of the decision, the same in every announcement.
+func (r Request) Cause() string { return causePrefix + string(r.ID) }
+
+// DecisionOf returns the request whose decision has the given cause.
+func DecisionOf(cause string) events.ApprovalID {
+	return events.ApprovalID(strings.TrimPrefix(cause, causePrefix))
+}

@@ -136,6 +136,10 @@ func (a api) decide(ctx context.Context, in *decideInput) (*decideOutput, error)
 		By: who.Name, Door: "api",
 	})
 	if err != nil {
+		if p := door.From(problem(in.ID, err)); p.Status == http.StatusServiceUnavailable {
+			p.Detail = "the decision could not be confirmed; send it again: it is made once, however often it is sent"
+			return nil, p
+		}
 		return nil, problem(in.ID, err)
 	}
 	out := &decideOutput{}

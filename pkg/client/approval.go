@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Approval is one question to a person and its answer.
+type Approval struct {
+	ApprovalID     events.ApprovalID `json:"approval_id"`
+	Namespace      string            `json:"namespace"`
+	Kind           string            `json:"kind"`  // events.ApprovalAction or events.ApprovalDoubt
+	State          string            `json:"state"` // "pending" or a decision of pkg/events
+	Summary        string            `json:"summary"`
+	RunID          events.RunID      `json:"run_id"`
+	CallID         events.CallID     `json:"call_id"`
+	Agent          string            `json:"agent"`
+	Tool           string            `json:"tool"`
+	ToolDigest     events.Digest     `json:"tool_digest"`
+	Args           json.RawMessage   `json:"args"`
+	Digest         events.Digest     `json:"digest"` // what a yes is bound to
+	Epoch          int64             `json:"epoch,omitempty"`
+	Key            string            `json:"key,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty"`
+	CreatedAt      time.Time         `json:"created_at"`
+	ExpiresAt      time.Time         `json:"expires_at"`
+	DecidedAt      time.Time         `json:"decided_at,omitzero"`
+	DecidedBy      string            `json:"decided_by,omitempty"`
+	Door           string            `json:"door,omitempty"`
+	Comment        string            `json:"comment,omitempty"`
+	Result         json.RawMessage   `json:"result,omitempty"`
+	ValidUntil     time.Time         `json:"valid_until,omitzero"`
+	WithdrawReason string            `json:"withdraw_reason,omitempty"`
+	UnusedAt       time.Time         `json:"unused_at,omitzero"`
+	UnusedReason   string            `json:"unused_reason,omitempty"`
+	AnnouncedAt    time.Time         `json:"announced_at,omitzero"`
+	LandedAt       time.Time         `json:"landed_at,omitzero"`
+	// Repeated is set in the answer of Decide when the same decision had been
+	// made before; the answer shows that one.
+	Repeated bool `json:"repeated,omitempty"`
+}
+
+// ApprovalFilter narrows a list of approvals. An empty State means pending;
+// "all" means every state.
+type ApprovalFilter struct {
+	State, Kind string
+	Run         events.RunID
+}
+
+// Approvals lists approvals, newest first.
+func (c *Client) Approvals(ctx context.Context, f ApprovalFilter, p PageRequest) (Page[Approval], error) {
+	q := p.values()
+	set(q, "state", f.State)
+	set(q, "kind", f.Kind)
+	set(q, "run", string(f.Run))
+	return get[Page[Approval]](ctx, c, "/v1/approvals", q)
+}
+
+// Approval reads one approval.
+func (c *Client) Approval(ctx context.Context, id events.ApprovalID) (Approval, error) {
+	return get[Approval](ctx, c, "/v1/approvals/"+url.PathEscape(string(id)), nil)
+}
+
+// Decision answers an approval.
+type Decision struct {
+	// Decision is "approve" or "reject" for an action; "happened",
+	// "not_happened" or "give_up" for a doubt.
+	Decision string          `json:"decision"`
+	Comment  string          `json:"comment,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"` // with "happened"
+	// Digest is what the person saw. When set, a request that asks about
+	// something else is not decided.
+	Digest events.Digest `json:"digest,omitempty"`
+}
+
+// Decide decides an approval. The same decision again returns the stored one;
+// one that lost is an *Error with status 409 that says to whom. It is safe to
+// repeat and is repeated when the server cannot be reached.
+func (c *Client) Decide(ctx context.Context, id events.ApprovalID, d Decision) (Approval, error) {
+	var out Approval
+	_, err := c.do(ctx, call{
+		method: http.MethodPost, path: "/v1/approvals/" + url.PathEscape(string(id)) + "/decide", body: d, idempotent: true,
+	}, &out)
+	return out, err
+}

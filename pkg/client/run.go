@@ -1,0 +1,165 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// MaxLabels is how many labels a start may carry.
+const MaxLabels = 16
+
+// StartRequest starts a run of an agent or of a flow; exactly one is named.
+type StartRequest struct {
+	Agent  string
+	Flow   string
+	Input  json.RawMessage // nil means {}
+	Labels map[string]string
+	// IdempotencyKey makes a repeat of the start the same run, from any process.
+	// Empty means a fresh key, which covers the repeats of this one call.
+	IdempotencyKey string
+}
+
+// Started is an accepted start.
+type Started struct {
+	RunID     events.RunID `json:"run_id"`
+	Status    string       `json:"status"`
+	StatusURL string       `json:"status_url"`
+	Replayed  bool         `json:"replayed,omitempty"` // the key had started this run before
+}
+
+// Start starts a run. Once it returns nil the run takes effect exactly once.
+func (c *Client) Start(ctx context.Context, r StartRequest) (Started, error) {
+	kind, name := "agents", r.Agent
+	switch {
+	case (r.Agent == "") == (r.Flow == ""):
+		return Started{}, errors.New("a start names one agent or one flow")
+	case r.Flow != "":
+		kind, name = "flows", r.Flow
+	}
+	if len(r.Labels) > MaxLabels {
+		return Started{}, fmt.Errorf("a start takes at most %d labels, these are %d", MaxLabels, len(r.Labels))
+	}
+	input := r.Input
+	if input == nil {
+		input = json.RawMessage("{}")
+	}
+	body := struct {
+		Input  json.RawMessage   `json:"input"`
+		Labels map[string]string `json:"labels,omitempty"`
+	}{input, r.Labels}
+	var out Started
+	header, err := c.do(ctx, call{
+		method: http.MethodPost, path: "/v1/" + kind + "/" + url.PathEscape(name) + "/runs", body: body,
+		key: cmp.Or(r.IdempotencyKey, newKey()), idempotent: true,
+	}, &out)
+	if header.Get("Idempotency-Replayed") == "true" {
+		out.Replayed = true
+	}
+	return out, err
+}
+
+// Run is the current state of one run.
+type Run struct {
+	RunID       events.RunID      `json:"run_id"`
+	Namespace   string            `json:"namespace"`
+	Kind        string            `json:"kind"` // agent or flow
+	Name        string            `json:"name"`
+	Digest      events.Digest     `json:"digest"`
+	Status      string            `json:"status"`
+	Seq         int64             `json:"seq"`
+	Waiting     string            `json:"waiting,omitempty"`
+	Input       json.RawMessage   `json:"input,omitempty"`
+	Output      json.RawMessage   `json:"output,omitempty"`
+	Error       *events.Problem   `json:"error,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Trigger     *events.Trigger   `json:"trigger,omitempty"`
+	Principal   string            `json:"principal,omitempty"`
+	ParentRunID events.RunID      `json:"parent_run_id,omitempty"`
+	ParentItem  string            `json:"parent_item,omitempty"`
+	ModelCalls  int64             `json:"model_calls"`
+	ToolCalls   int64             `json:"tool_calls"`
+	Tokens      int64             `json:"tokens"`
+	Attempts    int64             `json:"attempts"`
+	ClaimWorker string            `json:"claim_worker,omitempty"`
+	ClaimEpoch  int64             `json:"claim_epoch,omitempty"`
+	AcceptedAt  time.Time         `json:"accepted_at,omitzero"`
+	CreatedAt   time.Time         `json:"created_at,omitzero"`
+	UpdatedAt   time.Time         `json:"updated_at,omitzero"`
+	EndedAt     time.Time         `json:"ended_at,omitzero"`
+}
+
+// Run reads one run. An accepted start is found at once, as queued.
+func (c *Client) Run(ctx context.Context, id events.RunID) (Run, error) {
+	return get[Run](ctx, c, "/v1/runs/"+url.PathEscape(string(id)), nil)
+}
+
+// RunFilter narrows a list of runs. Empty fields do not narrow.
+type RunFilter struct {
+	Agent, Flow, Status string
+	Labels              map[string]string // all of them
+	Parent              events.RunID
+}
+
+// Runs lists runs, newest first.
+func (c *Client) Runs(ctx context.Context, f RunFilter, p PageRequest) (Page[Run], error) {
+	q := p.values()
+	set(q, "agent", f.Agent)
+	set(q, "flow", f.Flow)
+	set(q, "status", f.Status)
+	set(q, "parent", string(f.Parent))
+	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {
+		q.Add("label", k+":"+f.Labels[k])
+	}
+	return get[Page[Run]](ctx, c, "/v1/runs", q)
+}
+
+// Event is one row of a run's journal and also one event.
+type Event = events.RunEvent
+
+// Journal reads the journal of a run, oldest first.
+func (c *Client) Journal(ctx context.Context, id events.RunID, p PageRequest) (Page[Event], error) {
+	return get[Page[Event]](ctx, c, "/v1/runs/"+url.PathEscape(string(id))+"/journal", p.values())
+}
+
+// Why says what a run waits for.
+func (c *Client) Why(ctx context.Context, id events.RunID) (json.RawMessage, error) {
+	return get[json.RawMessage](ctx, c, "/v1/runs/"+url.PathEscape(string(id))+"/why", nil)
+}
+
+// Commanded is an accepted command.
+type Commanded struct {
+	CommandID string `json:"command_id"`
+}
+
+// Cancel asks a run to stop: calls that have not begun are taken back, open
+// questions are withdrawn, and the run ends as cancelled.
+func (c *Client) Cancel(ctx context.Context, id events.RunID, reason string) (Commanded, error) {
+	return c.command(ctx, id, "cancel", reason)
+}
+
+// Pause asks a run to make no further model call.
+func (c *Client) Pause(ctx context.Context, id events.RunID, reason string) (Commanded, error) {
+	return c.command(ctx, id, "pause", reason)
+}
+
+// Resume ends a pause.
+func (c *Client) Resume(ctx context.Context, id events.RunID, reason string) (Commanded, error) {
+	return c.command(ctx, id, "resume", reason)
+}
+
+func (c *Client) command(ctx context.Context, id events.RunID, what, reason string) (Commanded, error) {
+	body := struct {
+		Reason string `json:"reason,omitempty"`
+	}{reason}
+	return post[Commanded](ctx, c, "/v1/runs/"+url.PathEscape(string(id))+"/"+what, body)
+}
