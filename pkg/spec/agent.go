@@ -1,0 +1,94 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// DefaultModelCalls is the ceiling of an agent that names none.
+const DefaultModelCalls = 100
+
+// Agent is a model with instructions and tools that works on one input.
+type Agent struct {
+	Metadata    `json:"-"`
+	Description string `json:"description,omitempty"`
+	Model       string `json:"model"` // name of a Model
+	// Instructions is the system prompt, taken as it is.
+	Instructions string `json:"instructions"`
+	// Prompt makes the first user message from ${input...}; see FirstMessage.
+	Prompt *Template `json:"prompt,omitempty"`
+	Input  *Schema   `json:"input,omitempty"`
+	Tools  []string  `json:"tools,omitempty"` // names of Tools, in the order the model sees them
+	// MaxTokens bounds one answer; zero means the model's own.
+	MaxTokens int64       `json:"maxTokens,omitempty"`
+	Budget    AgentBudget `json:"budget"`
+}
+
+// AgentBudget holds the ceilings of one run. Zero means no ceiling, but for
+// ModelCalls, which is DefaultModelCalls then.
+type AgentBudget struct {
+	ToolCalls  int64    `json:"toolCalls,omitempty"`
+	ModelCalls int64    `json:"modelCalls"`
+	Tokens     int64    `json:"tokens,omitempty"`
+	Pools      []string `json:"pools,omitempty"` // names of Budgets that many runs share
+}
+
+func (a *Agent) fill() {
+	if a.Budget.ModelCalls == 0 {
+		a.Budget.ModelCalls = DefaultModelCalls
+	}
+}
+
+func (a *Agent) check(d *decoder, s spot) {
+	d.require(s.at("model"), a.Model != "", "the name of a Model")
+	d.require(s.at("instructions"), a.Instructions != "", "what the agent is to do")
+	if a.Model != "" {
+		d.name(s.at("model"), a.Model)
+	}
+	d.text(s.at("description"), a.Description, 4<<10)
+	d.text(s.at("instructions"), a.Instructions, 128<<10)
+	if a.Prompt != nil {
+		d.textTemplate(s.at("prompt"), a.Prompt)
+		d.roots(a.Prompt, "input")
+	}
+	d.nameList(s.at("tools"), a.Tools, 100)
+	d.nameList(s.at("budget", "pools"), a.Budget.Pools, 10)
+	d.between(s.at("maxTokens"), a.MaxTokens, 0, 1_000_000)
+	d.between(s.at("budget", "toolCalls"), a.Budget.ToolCalls, 0, 1_000_000)
+	d.between(s.at("budget", "modelCalls"), a.Budget.ModelCalls, 0, 1_000_000)
+	d.between(s.at("budget", "tokens"), a.Budget.Tokens, 0, 1_000_000_000_000)
+}
+
+// References names what the agent needs to exist beside it.
+func (a *Agent) References() []Reference {
+	refs := []Reference{{KindModel, a.Model, "spec.model"}}
+	for i, t := range a.Tools {
+		refs = append(refs, Reference{KindTool, t, fmt.Sprintf("spec.tools[%d]", i)})
+	}
+	for i, p := range a.Budget.Pools {
+		refs = append(refs, Reference{KindBudget, p, fmt.Sprintf("spec.budget.pools[%d]", i)})
+	}
+	return refs
+}
+
+// FirstMessage is the first user message of a run: the prompt with the input
+// filled in, or the input as canonical JSON when the agent has no prompt.
+func FirstMessage(a *Agent, input json.RawMessage) (string, error) {
+	if len(input) == 0 {
+		input = json.RawMessage("null")
+	}
+	if a.Prompt != nil {
+		text, err := a.Prompt.Text(map[string]json.RawMessage{"input": input})
+		if err != nil {
+			return "", fmt.Errorf("render prompt of agent %s: %w", a.Name, err)
+		}
+		return text, nil
+	}
+	canonical, err := events.Canonical(input)
+	if err != nil {
+		return "", fmt.Errorf("input of agent %s: %w", a.Name, err)
+	}
+	return string(canonical), nil
+}

@@ -1,0 +1,93 @@
+package spec
+
+import "time"
+
+// What happens to a run that would pass a Budget.
+const (
+	OnExceededPause = "pause"
+	OnExceededAlert = "alert"
+)
+
+// UnitTokens counts input and output tokens of model answers.
+const UnitTokens = "tokens"
+
+// Budget is a ceiling that many runs share.
+type Budget struct {
+	Metadata `json:"-"`
+	Unit     string `json:"unit"` // UnitTokens
+	Limit    int64  `json:"limit"`
+	// Window starts the count anew every day; nil counts for ever.
+	Window *Window `json:"window,omitempty"`
+	// AlertAt lists percentages of the limit; each is reported once per window.
+	// Default 100.
+	AlertAt    []int64 `json:"alertAt"`
+	OnExceeded string  `json:"onExceeded"` // OnExceededPause (default) or OnExceededAlert
+}
+
+// Window is one day of a budget by the wall clock of a time zone.
+type Window struct {
+	TimeZone  string `json:"timeZone"`
+	StartHour int64  `json:"startHour"` // 0 to 23; a window belongs to the date on which it starts
+}
+
+func (b *Budget) fill() {
+	if b.Unit == "" {
+		b.Unit = UnitTokens
+	}
+	if b.AlertAt == nil {
+		b.AlertAt = []int64{100}
+	}
+	if b.OnExceeded == "" {
+		b.OnExceeded = OnExceededPause
+	}
+}
+
+func (b *Budget) check(d *decoder, s spot) {
+	d.oneOf(s.at("unit"), b.Unit, UnitTokens)
+	d.oneOf(s.at("onExceeded"), b.OnExceeded, OnExceededPause, OnExceededAlert)
+	if d.require(s.at("limit"), b.Limit != 0, "how much may be used in one window"); b.Limit != 0 {
+		d.between(s.at("limit"), b.Limit, 1, 1_000_000_000_000)
+	}
+	for i, percent := range b.AlertAt {
+		d.between(s.at("alertAt", i), percent, 1, 1000)
+		for _, earlier := range b.AlertAt[:i] {
+			if earlier == percent {
+				d.fail(s.at("alertAt", i), "%d stands here twice", percent)
+			}
+		}
+	}
+	if len(b.AlertAt) > 20 {
+		d.fail(s.at("alertAt"), "has %d items; at most 20 are allowed", len(b.AlertAt))
+	}
+	if b.Window != nil {
+		w := s.at("window")
+		d.require(w.at("timeZone"), b.Window.TimeZone != "", "a zone like \"America/New_York\" or \"UTC\"")
+		d.zone(w.at("timeZone"), b.Window.TimeZone)
+		d.between(w.at("startHour"), b.Window.StartHour, 0, 23)
+	}
+}
+
+// References is empty: a budget needs nothing beside it.
+func (b *Budget) References() []Reference { return nil }
+
+// Start is when the window that holds t began and its name: the date of its
+// first day. For a budget without a window it is the zero time and "all".
+// A start hour that a clock change skips begins when the clock jumps.
+func (b *Budget) Start(t time.Time) (time.Time, string) {
+	if b.Window == nil {
+		return time.Time{}, "all"
+	}
+	loc, err := time.LoadLocation(b.Window.TimeZone)
+	if err != nil {
+		loc = time.UTC // the zone was checked when the definition was read
+	}
+	local := t.In(loc)
+	y, m, day := local.Date()
+	start := time.Date(y, m, day, int(b.Window.StartHour), 0, 0, 0, loc)
+	if start.After(t) {
+		start = time.Date(y, m, day-1, int(b.Window.StartHour), 0, 0, 0, loc)
+		local = local.AddDate(0, 0, -1)
+	}
+	name := time.Date(start.In(loc).Year(), start.In(loc).Month(), start.In(loc).Day(), 0, 0, 0, 0, time.UTC)
+	return start, name.Format(time.DateOnly)
+}

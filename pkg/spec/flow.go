@@ -1,0 +1,261 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+)
+
+// What a flow does when an item of a step fails.
+const (
+	OnFailureFail     = "fail"     // the flow fails
+	OnFailureContinue = "continue" // the flow goes on without the item
+)
+
+// DefaultStepLimit is how many items of a step run at the same time by default.
+const DefaultStepLimit = 10
+
+// Flow is a graph of steps. Each item of a step is a run of its own.
+type Flow struct {
+	Metadata `json:"-"`
+	Input    *Schema `json:"input,omitempty"`
+	Steps    []Step  `json:"steps"`
+}
+
+// Step starts one agent, once or for each item of a list.
+type Step struct {
+	Name  string `json:"name"`
+	Agent string `json:"agent"`
+	// ForEach names the list, ${input...} or ${steps...}; nil starts one run.
+	ForEach *Template `json:"forEach,omitempty"`
+	// Limit is how many items run at the same time; 1 without ForEach.
+	Limit int64 `json:"limit"`
+	// Needs names the steps that must have ended before this one starts.
+	Needs []string `json:"needs,omitempty"`
+	// Input is over ${input...}, ${item...} (with ForEach) and
+	// ${steps.<name>.output} or, for a step with forEach, .outputs: a list in
+	// the order of the items, null where one failed. Only steps that this one
+	// needs, directly or not, can be read. Default: the item, or the flow's input.
+	Input     *Template `json:"input"`
+	OnFailure string    `json:"onFailure"` // OnFailureFail (default) or OnFailureContinue
+}
+
+func (f *Flow) fill() {
+	for i := range f.Steps {
+		st := &f.Steps[i]
+		if st.Limit == 0 {
+			st.Limit = 1
+			if st.ForEach != nil {
+				st.Limit = DefaultStepLimit
+			}
+		}
+		if st.OnFailure == "" {
+			st.OnFailure = OnFailureFail
+		}
+		if st.Input == nil {
+			st.Input = mustTemplate(`"${input}"`)
+			if st.ForEach != nil {
+				st.Input = mustTemplate(`"${item}"`)
+			}
+		}
+	}
+}
+
+// Step returns the step of that name, or nil.
+func (f *Flow) Step(name string) *Step {
+	for i := range f.Steps {
+		if f.Steps[i].Name == name {
+			return &f.Steps[i]
+		}
+	}
+	return nil
+}
+
+func (f *Flow) check(d *decoder, s spot) {
+	steps := s.at("steps")
+	d.require(steps, len(f.Steps) > 0, "at least one step")
+	if len(f.Steps) > 100 {
+		d.fail(steps, "has %d steps; at most 100 are allowed", len(f.Steps))
+		return
+	}
+	var known []string
+	for i, st := range f.Steps {
+		at := steps.at(i)
+		d.require(at.at("name"), st.Name != "", "a name")
+		d.require(at.at("agent"), st.Agent != "", "the name of an Agent")
+		if st.Agent != "" {
+			d.name(at.at("agent"), st.Agent)
+		}
+		if st.Name == "" {
+			continue
+		}
+		d.name(at.at("name"), st.Name)
+		if f.Step(st.Name) != &f.Steps[i] {
+			d.fail(at.at("name"), "step %q stands here twice", shorten(st.Name))
+		}
+		known = append(known, st.Name)
+	}
+	for i := range f.Steps {
+		f.checkNeeds(d, steps.at(i), &f.Steps[i], known)
+	}
+	if cycle := f.cycle(); cycle != nil {
+		d.fail(steps.at(f.index(cycle[0]), "needs"), "steps wait for each other: %s", strings.Join(append(cycle, cycle[0]), " needs "))
+	}
+	for i := range f.Steps {
+		f.checkStep(d, steps.at(i), &f.Steps[i])
+	}
+}
+
+func (f *Flow) checkNeeds(d *decoder, s spot, st *Step, known []string) {
+	for i, need := range st.Needs {
+		at := s.at("needs", i)
+		switch near := Nearest(need, known); {
+		case need == st.Name:
+			d.fail(at, "a step cannot need itself")
+		case f.Step(need) == nil && near != "" && near != st.Name:
+			d.fail(at, "there is no step %q; did you mean %q?", shorten(need), near)
+		case f.Step(need) == nil:
+			d.fail(at, "there is no step %q in this flow", shorten(need))
+		}
+		for _, earlier := range st.Needs[:i] {
+			if earlier == need {
+				d.fail(at, "%q stands here twice", shorten(need))
+			}
+		}
+	}
+}
+
+func (f *Flow) checkStep(d *decoder, s spot, st *Step) {
+	d.oneOf(s.at("onFailure"), st.OnFailure, OnFailureFail, OnFailureContinue)
+	d.between(s.at("limit"), st.Limit, 1, 1000)
+	roots := []string{"input", "steps"}
+	if st.ForEach != nil {
+		if _, ok := st.ForEach.onePath(); !ok {
+			d.fail(s.at("forEach"), "must be exactly one path to a list, like \"${input.competitors}\"")
+		}
+		d.roots(st.ForEach, roots...)
+		f.checkReads(d, st, st.ForEach)
+		roots = append(roots, "item")
+	} else if st.Limit != 1 {
+		d.fail(s.at("limit"), "only a step with forEach has a limit")
+	}
+	d.roots(st.Input, roots...)
+	f.checkReads(d, st, st.Input)
+}
+
+// checkReads checks that ${steps...} names a step that is surely over.
+func (f *Flow) checkReads(d *decoder, st *Step, t *Template) {
+	before := f.before(st)
+	t.each(func(at *form, p Path) {
+		if p.Root != "steps" {
+			return
+		}
+		source := f.Step(p.Member())
+		switch {
+		case p.Member() == "":
+			d.fail(at.at, "${%s}: name a step, like ${steps.%s.output}", p, f.Steps[0].Name)
+		case source == nil:
+			d.fail(at.at, "${%s}: there is no step %q in this flow%s", p, shorten(p.Member()), didYouMean(p.Member(), f.names()))
+		case !before[source.Name]:
+			d.fail(at.at, "${%s}: step %s may not be over; add it to needs", p, source.Name)
+		default:
+			want := "output"
+			if source.ForEach != nil {
+				want = "outputs"
+			}
+			if len(p.steps) < 2 || p.steps[1].key != want {
+				d.fail(at.at, "${%s}: what can be read of step %s is ${steps.%s.%s}", p, source.Name, source.Name, want)
+			}
+		}
+	})
+}
+
+func didYouMean(name string, candidates []string) string {
+	if near := Nearest(name, candidates); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
+}
+
+func (f *Flow) names() []string {
+	out := make([]string, len(f.Steps))
+	for i, st := range f.Steps {
+		out[i] = st.Name
+	}
+	return out
+}
+
+func (f *Flow) index(name string) int {
+	for i, st := range f.Steps {
+		if st.Name == name {
+			return i
+		}
+	}
+	return 0
+}
+
+// before is every step that st needs, directly or not.
+func (f *Flow) before(st *Step) map[string]bool {
+	seen := map[string]bool{}
+	var visit func(*Step)
+	visit = func(s *Step) {
+		for _, need := range s.Needs {
+			if next := f.Step(need); next != nil && !seen[need] {
+				seen[need] = true
+				visit(next)
+			}
+		}
+	}
+	visit(st)
+	delete(seen, st.Name)
+	return seen
+}
+
+// cycle returns steps of which each needs the next and the last the first.
+func (f *Flow) cycle() []string {
+	const fresh, open, done = 0, 1, 2
+	state := map[string]int{}
+	var trail []string
+	var visit func(*Step) []string
+	visit = func(st *Step) []string {
+		state[st.Name] = open
+		trail = append(trail, st.Name)
+		for _, need := range st.Needs {
+			next := f.Step(need)
+			if next == nil || next.Name == st.Name {
+				continue // reported by checkNeeds
+			}
+			switch state[next.Name] {
+			case open:
+				for i, name := range trail {
+					if name == next.Name {
+						return append([]string(nil), trail[i:]...)
+					}
+				}
+			case fresh:
+				if c := visit(next); c != nil {
+					return c
+				}
+			}
+		}
+		state[st.Name] = done
+		trail = trail[:len(trail)-1]
+		return nil
+	}
+	for i := range f.Steps {
+		if state[f.Steps[i].Name] == fresh {
+			if c := visit(&f.Steps[i]); c != nil {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// References names the agents that the flow starts.
+func (f *Flow) References() []Reference {
+	var refs []Reference
+	for i, st := range f.Steps {
+		refs = append(refs, Reference{KindAgent, st.Agent, fmt.Sprintf("spec.steps[%d].agent", i)})
+	}
+	return refs
+}

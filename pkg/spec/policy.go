@@ -1,0 +1,215 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Approval modes.
+const (
+	ApprovalNever  = "never"
+	ApprovalAlways = "always"
+	ApprovalWhen   = "when"
+)
+
+// Policies for a call of which it is not known whether it happened.
+const (
+	PolicyAsk   = "ask"   // a person says
+	PolicyRetry = "retry" // repeat: the other side honours the key
+	PolicyFail  = "fail"  // leave it unknown and tell the model
+)
+
+// Approval says when a person must agree before a call runs. In YAML it is
+// never, always or {when: CEL}.
+type Approval struct {
+	Mode string // ApprovalNever, ApprovalAlways or ApprovalWhen
+	// When is over args and run (see RunFacts); set with ApprovalWhen.
+	When *Condition
+}
+
+// MarshalJSON writes the YAML form.
+func (a Approval) MarshalJSON() ([]byte, error) {
+	if a.When != nil {
+		return []byte(`{"when":` + string(quote(a.When.text)) + `}`), nil
+	}
+	return quote(a.Mode), nil
+}
+
+func (a *Approval) readNode(d *decoder, s spot) {
+	switch s.n.kind {
+	case textNode:
+		if d.oneOf(s, s.n.text, ApprovalNever, ApprovalAlways) {
+			a.Mode = s.n.text
+		} else {
+			a.Mode = ApprovalAlways
+		}
+	case mapNode:
+		var p struct {
+			When *Condition `json:"when"`
+		}
+		d.into(s, reflectOf(&p))
+		d.require(s.at("when"), p.When != nil, "a CEL expression over args and run")
+		a.Mode, a.When = ApprovalWhen, p.When
+	default:
+		d.fail(s, "expected never, always or {when: \"CEL expression\"}, found %s", describe(s.n))
+		a.Mode = ApprovalAlways
+	}
+}
+
+func (a *Approval) check(d *decoder, s spot) {
+	if a.When != nil {
+		d.compile(s.at("when"), a.When, "args", "run")
+	}
+}
+
+// String is the policy as a person reads it and as BindDigest takes it.
+func (a Approval) String() string {
+	if a.Mode == ApprovalWhen {
+		return "when " + a.When.String()
+	}
+	return a.Mode
+}
+
+// InDoubt chooses a policy by the arguments: the first case whose condition
+// holds, else Default. In YAML it is ask, retry or fail, or {default, cases}.
+type InDoubt struct {
+	Default string      `json:"default"`
+	Cases   []DoubtCase `json:"cases,omitempty"`
+}
+
+// DoubtCase is a policy for some arguments.
+type DoubtCase struct {
+	When   *Condition `json:"when"` // over args
+	Policy string     `json:"policy"`
+}
+
+// MarshalJSON writes the short form when there are no cases.
+func (x InDoubt) MarshalJSON() ([]byte, error) {
+	if len(x.Cases) == 0 {
+		return quote(x.Default), nil
+	}
+	type long InDoubt
+	return json.Marshal(long(x))
+}
+
+func (x *InDoubt) readNode(d *decoder, s spot) {
+	switch s.n.kind {
+	case textNode:
+		x.Default = s.n.text
+	case mapNode:
+		type long InDoubt
+		var p long
+		d.into(s, reflectOf(&p))
+		*x = InDoubt(p)
+	default:
+		d.fail(s, "expected ask, retry, fail or {default, cases}, found %s", describe(s.n))
+		x.Default = PolicyAsk
+	}
+}
+
+func (x *InDoubt) check(d *decoder, s spot) {
+	policies := []string{PolicyAsk, PolicyRetry, PolicyFail}
+	at := s
+	if s.n.kind == mapNode && s.n.get("default") != nil {
+		at = s.at("default")
+	}
+	if !d.failed[s.path] {
+		d.oneOf(at, x.Default, policies...)
+	}
+	if len(x.Cases) > 50 {
+		d.fail(s.at("cases"), "has %d items; at most 50 are allowed", len(x.Cases))
+		return
+	}
+	for i := range x.Cases {
+		c, at := &x.Cases[i], s.at("cases", i)
+		d.require(at.at("when"), c.When != nil, "a CEL expression over args")
+		d.compile(at.at("when"), c.When, "args")
+		if d.require(at.at("policy"), c.Policy != "", "ask, retry or fail"); c.Policy != "" {
+			d.oneOf(at.at("policy"), c.Policy, policies...)
+		}
+	}
+}
+
+// String is the policy as text.
+func (x InDoubt) String() string {
+	var b strings.Builder
+	for _, c := range x.Cases {
+		fmt.Fprintf(&b, "%s when %s; ", c.Policy, c.When)
+	}
+	return b.String() + x.Default
+}
+
+// RunFacts is what approval conditions read as run. All of it is known when
+// the model's answer is decided.
+type RunFacts struct {
+	ID        string            `json:"id"`
+	Namespace string            `json:"namespace"`
+	Agent     string            `json:"agent"`
+	Labels    map[string]string `json:"labels"`
+	Input     json.RawMessage   `json:"input"`
+	Trigger   events.Trigger    `json:"trigger"`
+	Principal string            `json:"principal"`
+	// Used so far, the answer that asks included.
+	ModelCalls int64 `json:"model_calls"`
+	ToolCalls  int64 `json:"tool_calls"`
+	Tokens     int64 `json:"tokens"`
+}
+
+// JSON is the value for run.
+func (r RunFacts) JSON() (json.RawMessage, error) {
+	if r.Labels == nil {
+		r.Labels = map[string]string{}
+	}
+	if r.Input == nil {
+		r.Input = json.RawMessage("null")
+	}
+	return json.Marshal(r)
+}
+
+// ApprovalFor reports whether a person must agree to a call with these
+// arguments, and the policy in force as text (for events.BindDigest). A
+// condition that cannot be decided asks.
+func (t *Tool) ApprovalFor(args, run json.RawMessage) (bool, string) {
+	policy := t.Approval.String()
+	switch t.Approval.Mode {
+	case ApprovalNever:
+		return false, policy
+	case ApprovalWhen:
+		ask, err := t.Approval.When.Eval(map[string]json.RawMessage{"args": args, "run": run})
+		return ask || err != nil, policy
+	}
+	return true, policy
+}
+
+// DoubtPolicy is what follows when it is not known whether a call with these
+// arguments happened. A condition that cannot be decided asks.
+func (t *Tool) DoubtPolicy(args json.RawMessage) string {
+	for _, c := range t.InDoubt.Cases {
+		holds, err := c.When.Eval(map[string]json.RawMessage{"args": args})
+		if err != nil {
+			return PolicyAsk
+		}
+		if holds {
+			return c.Policy
+		}
+	}
+	if t.InDoubt.Default == "" {
+		return PolicyAsk
+	}
+	return t.InDoubt.Default
+}
+
+// PoliciesDigest covers the approval and in-doubt policies of tools, in the
+// given order.
+func PoliciesDigest(tools []*Tool) events.Digest {
+	var b strings.Builder
+	b.WriteString("holdfast/policies/v1\n")
+	for _, t := range tools {
+		fmt.Fprintf(&b, "%q approval %q expires %s valid %s in doubt %q\n",
+			t.Name, t.Approval, t.ApprovalExpiresAfter, t.ApprovalValidFor, t.InDoubt)
+	}
+	return events.DigestOf([]byte(b.String()))
+}

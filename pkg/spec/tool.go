@@ -1,0 +1,107 @@
+package spec
+
+import (
+	"time"
+)
+
+// Effect classes of a tool.
+const (
+	EffectRead       = "read"       // changes nothing; may repeat after a crash
+	EffectIdempotent = "idempotent" // may repeat: the second time changes nothing
+	EffectWrite      = "write"      // must not repeat
+)
+
+// BuiltinFetchPage reads the page at args.url as text.
+const BuiltinFetchPage = "fetch_page"
+
+// Builtins are the tools that come with the product.
+var Builtins = []string{BuiltinFetchPage}
+
+// DefaultPool is the worker pool of a tool that names none.
+const DefaultPool = "default"
+
+// Tool is something an agent's model may call.
+type Tool struct {
+	Metadata    `json:"-"`
+	Description string  `json:"description"` // the model reads it
+	Input       *Schema `json:"input"`       // of the arguments; an object
+	Effect      string  `json:"effect"`      // EffectRead, EffectIdempotent or EffectWrite
+	// Key is the business key over ${args...}: two calls with the same key are
+	// the same action, whoever makes them. See BusinessKey.
+	Key *Template `json:"key,omitempty"`
+	// InDoubt says what follows when it is not known whether a call happened.
+	InDoubt  InDoubt  `json:"inDoubt"`
+	Approval Approval `json:"approval"`
+	// ApprovalExpiresAfter is how long a question waits for a person; default
+	// 72 h. ApprovalValidFor is how long a yes is good; default 24 h.
+	ApprovalExpiresAfter Duration `json:"approvalExpiresAfter"`
+	ApprovalValidFor     Duration `json:"approvalValidFor"`
+	// Timeout bounds one attempt; default 30 s.
+	Timeout Duration `json:"timeout"`
+	Pool    string   `json:"pool"` // default DefaultPool
+	HTTP    *HTTP    `json:"http,omitempty"`
+	Builtin string   `json:"builtin,omitempty"` // exactly one of HTTP and Builtin
+}
+
+func (t *Tool) fill() {
+	if t.InDoubt.Default == "" {
+		t.InDoubt.Default = PolicyRetry
+		if t.Effect == EffectWrite {
+			t.InDoubt.Default = PolicyAsk
+		}
+	}
+	if t.Approval.Mode == "" {
+		t.Approval.Mode = ApprovalNever
+	}
+	if t.ApprovalExpiresAfter == 0 {
+		t.ApprovalExpiresAfter = Duration(72 * time.Hour)
+	}
+	if t.ApprovalValidFor == 0 {
+		t.ApprovalValidFor = Duration(24 * time.Hour)
+	}
+	if t.Timeout == 0 {
+		t.Timeout = Duration(30 * time.Second)
+	}
+	if t.Pool == "" {
+		t.Pool = DefaultPool
+	}
+	if t.HTTP != nil {
+		t.HTTP.fill(t.Effect)
+	}
+}
+
+func (t *Tool) check(d *decoder, s spot) {
+	d.require(s.at("description"), t.Description != "", "the model reads it to decide when to call the tool")
+	d.text(s.at("description"), t.Description, 16<<10)
+	d.require(s.at("input"), t.Input != nil, "a JSON Schema of the arguments, type: object")
+	if t.Input != nil && t.Input.raw != nil {
+		if kind := s.at("input").n.get("type"); kind == nil || kind.text != "object" {
+			d.fail(s.at("input"), "must have type: object; models call tools with an object of arguments")
+		}
+	}
+	effects := []string{EffectRead, EffectIdempotent, EffectWrite}
+	d.require(s.at("effect"), t.Effect != "", "read (changes nothing), idempotent (may repeat) or write (must not repeat)")
+	known := t.Effect != "" && d.oneOf(s.at("effect"), t.Effect, effects...)
+	if t.Key != nil {
+		if known && t.Effect == EffectRead {
+			d.fail(s.at("key"), "a read acts on nothing and is not kept, so it has no key")
+		}
+		d.keyTemplate(s.at("key"), t.Key)
+	}
+	t.InDoubt.check(d, s.at("inDoubt"))
+	t.Approval.check(d, s.at("approval"))
+	d.within(s.at("approvalExpiresAfter"), t.ApprovalExpiresAfter, time.Second, 90*24*time.Hour)
+	d.within(s.at("approvalValidFor"), t.ApprovalValidFor, time.Second, 90*24*time.Hour)
+	d.within(s.at("timeout"), t.Timeout, 100*time.Millisecond, 15*time.Minute)
+	d.name(s.at("pool"), t.Pool)
+	d.exactlyOne(s, map[string]bool{"http": t.HTTP != nil, "builtin": t.Builtin != ""})
+	if t.HTTP != nil {
+		t.HTTP.check(d, s.at("http"))
+	}
+	if t.Builtin != "" && d.oneOf(s.at("builtin"), t.Builtin, Builtins...) && known && t.Effect != EffectRead {
+		d.fail(s.at("effect"), "%s only reads: effect must be read", t.Builtin)
+	}
+}
+
+// References is empty: a tool needs nothing beside it.
+func (t *Tool) References() []Reference { return nil }
