@@ -76,14 +76,14 @@ CREATE TABLE console.commands (
     idempotency_key text,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     announced_at    timestamptz,
-    announces       int         NOT NULL DEFAULT 0,
-    due_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    announce_count  int         NOT NULL DEFAULT 0,
+    next_announce_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     landed_at       timestamptz,
     -- One Idempotency-Key is one command in its namespace.
     UNIQUE (namespace, idempotency_key)
 );
 -- What the relay still owes, soonest first.
-CREATE INDEX commands_owed ON console.commands (due_at) WHERE landed_at IS NULL;
+CREATE INDEX commands_owed ON console.commands (next_announce_at) WHERE landed_at IS NULL;
 CREATE INDEX commands_run ON console.commands (run_id, created_at);
 
 GRANT SELECT, INSERT ON catalog.versions, catalog.deletions TO holdfast_console;

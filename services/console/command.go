@@ -1,0 +1,129 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Command is an operator's order about one run.
+type Command struct {
+	ID        string
+	Namespace string
+	RunID     events.RunID
+	Kind      string // events.RunCancel, RunPause, RunResume, RunRaiseBudget or RunSignal
+	Principal string
+	// Key is the caller's Idempotency-Key; the same key is the same command.
+	Key string
+	// Body is events.Command, or events.Signal for RunSignal, without the id.
+	Body          json.RawMessage
+	CreatedAt     time.Time
+	AnnounceCount int
+	Landed        bool
+}
+
+// Order is what an operator asks for.
+type Order struct {
+	Kind   string
+	Reason string
+	Budget string          // RunRaiseBudget: toolCalls, modelCalls, tokens or pool:<name>
+	To     int64           // RunRaiseBudget: the new ceiling
+	Signal string          // RunSignal: its name
+	Data   json.RawMessage // RunSignal
+}
+
+// Check reports what is wrong with an order, in words for the operator.
+func (o Order) Check() error {
+	if len(o.Reason) > 1000 {
+		return fmt.Errorf("reason has %d bytes; at most 1000 are kept", len(o.Reason))
+	}
+	switch o.Kind {
+	case events.RunCancel, events.RunPause, events.RunResume:
+		return nil
+	case events.RunRaiseBudget:
+		if o.To <= 0 {
+			return fmt.Errorf("to is %d; give the new ceiling, a number over 0", o.To)
+		}
+		pool, isPool := strings.CutPrefix(o.Budget, "pool:")
+		if isPool && events.ValidToken(pool) {
+			return nil
+		}
+		switch o.Budget {
+		case "toolCalls", "modelCalls", "tokens":
+			return nil
+		}
+		return fmt.Errorf(`budget %q is unknown; use toolCalls, modelCalls, tokens or pool:<name>`, o.Budget)
+	case events.RunSignal:
+		if !events.ValidToken(o.Signal) {
+			return fmt.Errorf("signal name %q: use 1 to 120 of A-Z a-z 0-9 _ -", o.Signal)
+		}
+		return nil
+	}
+	return fmt.Errorf("command %q is unknown", o.Kind)
+}
+
+// command is the row that an order becomes.
+func (o Order) command(id, namespace, principal, key string, run events.RunID) (Command, error) {
+	var body any = events.Command{ID: id, RunID: run, Principal: principal, Reason: o.Reason, Budget: o.Budget, To: o.To}
+	if o.Kind == events.RunSignal {
+		body = events.Signal{ID: id, RunID: run, Name: o.Signal, Data: o.Data, Principal: principal}
+	}
+	raw, err := events.Marshal(body)
+	if err != nil {
+		return Command{}, fmt.Errorf("marshal command: %w", err)
+	}
+	return Command{ID: id, Namespace: namespace, RunID: run, Kind: o.Kind, Principal: principal, Key: key, Body: raw}, nil
+}
+
+// Same reports whether c orders the same as other: a repeat of one key may
+// differ in nothing but the id.
+func (c Command) Same(other Command) bool {
+	return c.RunID == other.RunID && c.Kind == other.Kind && c.essence() == other.essence()
+}
+
+func (c Command) essence() string {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(c.Body, &m) != nil {
+		return string(c.Body)
+	}
+	delete(m, "id")
+	delete(m, "principal")
+	raw, err := events.Marshal(m)
+	if err != nil {
+		return string(c.Body)
+	}
+	if canonical, err := events.Canonical(raw); err == nil {
+		return string(canonical)
+	}
+	return string(raw)
+}
+
+// Cause is the logical id of the message, which the runner records.
+func (c Command) Cause() string {
+	if c.Kind == events.RunSignal {
+		return "signal:" + c.ID
+	}
+	return "command:" + c.ID
+}
+
+// Announcement is the message that hands c to the runner, under msgID.
+func Announcement(c Command, msgID string) events.Message {
+	typ := events.TypeCommandRun
+	if c.Kind == events.RunSignal {
+		typ = events.TypeSignalRun
+	}
+	return events.Message{
+		Subject:   events.RunSubject(c.RunID, c.Kind),
+		MsgID:     msgID,
+		ID:        c.Cause(),
+		Source:    "/services/console",
+		Type:      typ,
+		About:     string(c.RunID),
+		Time:      c.CreatedAt,
+		Namespace: c.Namespace,
+		Data:      c.Body,
+	}
+}

@@ -1,0 +1,107 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// History is where a run's events are read for sure.
+type History interface {
+	// Events returns at most limit events of the run after seq, in order.
+	Events(ctx context.Context, namespace string, run events.RunID, after int64, limit int) ([]events.RunEvent, error)
+	// Head returns the run's newest seq and its status. ErrNotFound for a run
+	// of another namespace; an accepted start has seq 0 and status queued.
+	Head(ctx context.Context, namespace string, run events.RunID) (seq int64, status string, err error)
+}
+
+const (
+	historyPage = 500
+	// pollEvery bounds how long a stream can miss an event that the tail lost.
+	pollEvery = 2 * time.Second
+)
+
+// Follow hands every event of a run after seq to emit, in order and without a
+// gap, until the run has ended, ctx ends or emit fails. The history is read
+// first; then the hub says what is new, and where it skips a number the history
+// is read again. idle is called at least every two seconds while nothing happens.
+func (s *Service) Follow(ctx context.Context, namespace string, run events.RunID, after int64, emit func(events.RunEvent) error, idle func() error) error {
+	sub := s.hub.Subscribe(run)
+	defer func() { sub.Close() }()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+
+	next, ended := after+1, false
+	send := func(e events.RunEvent) error {
+		if e.Seq != next {
+			return fmt.Errorf("run %s: event %d follows %d", run, e.Seq, next-1)
+		}
+		if err := emit(e); err != nil {
+			return err
+		}
+		next, ended = next+1, events.Ended(e.Status)
+		return nil
+	}
+	read := func() error {
+		for {
+			page, err := s.history.Events(ctx, namespace, run, next-1, historyPage)
+			if err != nil {
+				return err
+			}
+			for _, e := range page {
+				if err := send(e); err != nil {
+					return err
+				}
+			}
+			if len(page) < historyPage {
+				return nil
+			}
+		}
+	}
+
+	if err := read(); err != nil {
+		return err
+	}
+	if next == after+1 { // nothing new: it may have ended before
+		seq, status, err := s.history.Head(ctx, namespace, run)
+		if err != nil {
+			return err
+		}
+		ended = events.Ended(status) && seq < next
+	}
+	for !ended {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			if err := read(); err != nil {
+				return err
+			}
+			if !ended {
+				if err := idle(); err != nil {
+					return err
+				}
+			}
+		case e, open := <-sub.C:
+			switch {
+			case !open: // fell behind; the history has what was missed
+				sub = s.hub.Subscribe(run)
+				if err := read(); err != nil {
+					return err
+				}
+			case e.Run.Seq < next:
+			case e.Run.Seq == next && e.Run.Namespace == namespace:
+				if err := send(*e.Run); err != nil {
+					return err
+				}
+			default:
+				if err := read(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
+)
+
+const commandColumns = `id, namespace, run_id, kind, body, principal, coalesce(idempotency_key, ''), created_at, announce_count, landed_at IS NOT NULL`
+
+const commandByKey = `SELECT ` + commandColumns + ` FROM console.commands WHERE namespace = $1 AND idempotency_key = $2`
+
+const insertCommand = `
+INSERT INTO console.commands (id, namespace, run_id, kind, body, principal, idempotency_key)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (namespace, idempotency_key) DO NOTHING
+RETURNING ` + commandColumns
+
+// AddCommand implements console.CommandStore.
+func (s *Store) AddCommand(ctx context.Context, c console.Command) (stored console.Command, replayed bool, err error) {
+	if err := pg.CleanJSON(c.Body); err != nil {
+		return console.Command{}, false, fmt.Errorf("command on run %s: %w", c.RunID, err)
+	}
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if stored, replayed, err = known(ctx, tx, c); err != nil || replayed {
+			return err
+		}
+		var seq int64
+		var status string
+		if err := tx.QueryRow(ctx, headOfRun, c.RunID, c.Namespace).Scan(&seq, &status); err != nil {
+			return notFound(err, "get run %s", c.RunID)
+		}
+		if events.Ended(status) {
+			return fmt.Errorf("run %s is %s: %w", c.RunID, status, console.ErrEnded)
+		}
+		rows, err := tx.Query(ctx, insertCommand, c.ID, c.Namespace, c.RunID, c.Kind, c.Body, c.Principal, textOrNull(c.Key))
+		if err != nil {
+			return err
+		}
+		stored, err = pgx.CollectExactlyOneRow(rows, scanCommand)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		// Another request with the key committed between the two statements.
+		if stored, replayed, err = known(ctx, tx, c); err == nil && !replayed {
+			err = fmt.Errorf("command with key %q was neither inserted nor found", c.Key)
+		}
+		return err
+	})
+	if err != nil {
+		return console.Command{}, false, fmt.Errorf("add command: %w", err)
+	}
+	return stored, replayed, nil
+}
+
+// known finds the command that c's key stands for.
+func known(ctx context.Context, tx pgx.Tx, c console.Command) (stored console.Command, found bool, err error) {
+	if c.Key == "" {
+		return console.Command{}, false, nil
+	}
+	rows, err := tx.Query(ctx, commandByKey, c.Namespace, c.Key)
+	if err != nil {
+		return console.Command{}, false, err
+	}
+	stored, err = pgx.CollectExactlyOneRow(rows, scanCommand)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return console.Command{}, false, nil
+	case err != nil:
+		return console.Command{}, false, err
+	case !stored.Same(c):
+		return console.Command{}, false, console.ErrKeyReused
+	}
+	return stored, true, nil
+}
+
+func scanCommand(row pgx.CollectableRow) (console.Command, error) {
+	var c console.Command
+	err := row.Scan(&c.ID, &c.Namespace, &c.RunID, &c.Kind, &c.Body, &c.Principal, &c.Key, &c.CreatedAt, &c.AnnounceCount, &c.Landed)
+	c.CreatedAt = c.CreatedAt.UTC()
+	return c, err
+}

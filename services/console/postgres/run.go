@@ -1,0 +1,164 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
+)
+
+// A run that a runner knows, and an accepted start that none has taken yet, in
+// the same columns.
+const (
+	takenRuns = `
+SELECT r.run_id, r.namespace, r.kind, r.name, r.digest, r.status, r.seq, r.waiting, r.input, r.output, r.error,
+       r.labels, r.trigger, r.principal, coalesce(r.parent_run_id, ''), coalesce(r.parent_item, ''),
+       r.model_calls, r.tool_calls, r.tokens, coalesce(r.claim_worker, ''), r.claim_epoch, r.claim_at, r.attempts,
+       r.accepted_at, r.created_at, r.updated_at, r.ended_at, true AS announced
+  FROM runner.v_runs r`
+	queuedRuns = `
+SELECT d.run_id, d.namespace, d.ref_kind, d.ref_name, d.ref_digest, 'queued', 0::bigint, '', d.input, NULL::json, NULL::json,
+       d.labels, json_build_object('kind', d.source_kind, 'name', d.source_name, 'id', d.delivery_id), d.principal, '', '',
+       0::bigint, 0::bigint, 0::bigint, '', 0::bigint, NULL::timestamptz, 0,
+       d.accepted_at, d.accepted_at, d.accepted_at, NULL::timestamptz, d.announced_at IS NOT NULL
+  FROM trigger.v_deliveries d`
+)
+
+// The row with the higher seq is the runner's; a start that it has taken is
+// still a delivery too.
+const getRun = `SELECT * FROM (` +
+	takenRuns + ` WHERE r.run_id = $1 AND r.namespace = $2 UNION ALL ` +
+	queuedRuns + ` WHERE d.run_id = $1 AND d.namespace = $2) runs
+ORDER BY seq DESC LIMIT 1`
+
+// Run implements console.RunReader.
+func (s *Store) Run(ctx context.Context, namespace string, id events.RunID) (console.Run, error) {
+	rows, err := s.pool.Query(ctx, getRun, id, namespace)
+	if err != nil {
+		return console.Run{}, fmt.Errorf("get run %s: %w", id, err)
+	}
+	r, err := pgx.CollectExactlyOneRow(rows, scanRun)
+	return r, notFound(err, "get run %s", id)
+}
+
+// listRuns builds the list query from fixed parts, so that each combination of
+// filters gets a plan of its own: a label must use its index.
+func listRuns(f console.RunFilter) (query string, args []any) {
+	taken, queued := []string{"r.namespace = $1"}, []string{"d.namespace = $1", "d.landed_at IS NULL",
+		"NOT EXISTS (SELECT 1 FROM runner.v_runs x WHERE x.run_id = d.run_id)"}
+	args = []any{f.Namespace}
+	both := func(inTaken, inQueued string, arg any) {
+		args = append(args, arg)
+		n := fmt.Sprintf("$%d", len(args))
+		taken = append(taken, strings.ReplaceAll(inTaken, "?", n))
+		queued = append(queued, strings.ReplaceAll(inQueued, "?", n))
+	}
+	if f.Kind != "" {
+		both("r.kind = ?", "d.ref_kind = ?", f.Kind)
+	}
+	if f.Name != "" {
+		both("r.name = ?", "d.ref_name = ?", f.Name)
+	}
+	if f.Status != "" {
+		both("r.status = ?", "'queued' = ?::text", f.Status)
+	}
+	if len(f.Labels) > 0 {
+		both("r.labels @> ?::jsonb", "d.labels @> ?::jsonb", f.Labels)
+	}
+	if f.Parent != "" {
+		both("r.parent_run_id = ?", "? = ''", string(f.Parent)) // a child is no delivery
+	}
+	if f.Before != "" {
+		both("r.run_id < ?", "d.run_id < ?", string(f.Before))
+	}
+	args = append(args, f.Limit)
+	limit := fmt.Sprintf("$%d", len(args))
+	return `SELECT * FROM (` +
+		`(` + takenRuns + ` WHERE ` + strings.Join(taken, " AND ") + ` ORDER BY r.run_id DESC LIMIT ` + limit + `) UNION ALL ` +
+		`(` + queuedRuns + ` WHERE ` + strings.Join(queued, " AND ") + ` ORDER BY d.run_id DESC LIMIT ` + limit + `)) runs
+ORDER BY run_id DESC LIMIT ` + limit, args
+}
+
+// Runs implements console.RunReader.
+func (s *Store) Runs(ctx context.Context, f console.RunFilter) ([]console.Run, error) {
+	query, args := listRuns(f)
+	rows, err := s.pool.Query(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	runs, err := pgx.CollectRows(rows, scanRun)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	return runs, nil
+}
+
+func scanRun(row pgx.CollectableRow) (console.Run, error) {
+	var (
+		r                       console.Run
+		labels                  map[string]string
+		input, output, problem  *json.RawMessage
+		trigger                 *json.RawMessage
+		claimAt, endedAt        *time.Time
+		accepted, made, updated time.Time
+	)
+	err := row.Scan(&r.ID, &r.Namespace, &r.Kind, &r.Name, &r.Digest, &r.Status, &r.Seq, &r.Waiting, &input, &output, &problem,
+		&labels, &trigger, &r.Principal, &r.ParentRunID, &r.ParentItem,
+		&r.ModelCalls, &r.ToolCalls, &r.Tokens, &r.ClaimWorker, &r.ClaimEpoch, &claimAt, &r.Attempts,
+		&accepted, &made, &updated, &endedAt, &r.Announced)
+	if err != nil {
+		return console.Run{}, err
+	}
+	r.Labels, r.Input, r.Output, r.Error, r.Trigger = labels, raw(input), raw(output), raw(problem), raw(trigger)
+	r.ClaimAt, r.EndedAt = orZero(claimAt), orZero(endedAt)
+	r.AcceptedAt, r.CreatedAt, r.UpdatedAt = accepted.UTC(), made.UTC(), updated.UTC()
+	return r, nil
+}
+
+func raw(m *json.RawMessage) json.RawMessage {
+	if m == nil {
+		return nil
+	}
+	return *m
+}
+
+const headOfRun = `SELECT seq, status FROM (
+    SELECT r.seq, r.status FROM runner.v_runs r WHERE r.run_id = $1 AND r.namespace = $2 UNION ALL
+    SELECT 0, 'queued' FROM trigger.v_deliveries d WHERE d.run_id = $1 AND d.namespace = $2) runs
+ORDER BY seq DESC LIMIT 1`
+
+// Head implements console.History.
+func (s *Store) Head(ctx context.Context, namespace string, run events.RunID) (seq int64, status string, err error) {
+	err = s.pool.QueryRow(ctx, headOfRun, run, namespace).Scan(&seq, &status)
+	return seq, status, notFound(err, "get run %s", run)
+}
+
+const eventsOfRun = `
+SELECT run_id, namespace, seq, kind, status, at, cause, worker, data
+  FROM runner.v_events
+ WHERE run_id = $1 AND namespace = $2 AND seq > $3
+ ORDER BY seq LIMIT $4`
+
+// Events implements console.History.
+func (s *Store) Events(ctx context.Context, namespace string, run events.RunID, after int64, limit int) ([]events.RunEvent, error) {
+	rows, err := s.pool.Query(ctx, eventsOfRun, run, namespace, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read events of run %s: %w", run, err)
+	}
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (events.RunEvent, error) {
+		var e events.RunEvent
+		err := row.Scan(&e.RunID, &e.Namespace, &e.Seq, &e.Kind, &e.Status, &e.At, &e.Cause, &e.Worker, &e.Data)
+		e.At = e.At.UTC()
+		return e, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events of run %s: %w", run, err)
+	}
+	return out, nil
+}

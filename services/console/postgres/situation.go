@@ -1,0 +1,126 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
+)
+
+const pendingOfRun = `
+SELECT item, kind, state, since, detail
+  FROM runner.v_pending
+ WHERE run_id = $1 AND namespace = $2
+ ORDER BY since, item LIMIT 1000`
+
+const approvalColumns = `approval_id, kind, run_id, agent, tool, args, summary, state, created_at, expires_at`
+
+const approvalsOfRun = `
+SELECT ` + approvalColumns + `
+  FROM approvals.v_requests
+ WHERE run_id = $1 AND namespace = $2 AND state = 'pending'
+ ORDER BY created_at, approval_id LIMIT 200`
+
+const openApprovals = `
+SELECT ` + approvalColumns + `
+  FROM approvals.v_requests
+ WHERE namespace = $1 AND state = 'pending'
+ ORDER BY created_at, approval_id LIMIT $2`
+
+// A worker that stopped has the beat '-infinity', which has no age.
+const workers = `
+SELECT service, name, extract(epoch FROM clock_timestamp() - beat)::float8, started_at
+  FROM (SELECT 'runner' AS service, name, beat, started_at FROM runner.v_workers UNION ALL
+        SELECT 'tools', name, beat, started_at FROM tools.v_workers) w
+ WHERE beat > clock_timestamp() - interval '1 hour'
+ ORDER BY service, name LIMIT 500`
+
+const databaseTime = `SELECT clock_timestamp()`
+
+// Situation implements console.RunReader.
+func (s *Store) Situation(ctx context.Context, namespace string, id events.RunID) (console.Situation, error) {
+	var out console.Situation
+	b := &pgx.Batch{}
+	b.Queue(getRun, id, namespace).Query(func(rows pgx.Rows) (err error) {
+		out.Run, err = pgx.CollectExactlyOneRow(rows, scanRun)
+		return err
+	})
+	b.Queue(pendingOfRun, id, namespace).Query(func(rows pgx.Rows) (err error) {
+		out.Pending, err = pgx.CollectRows(rows, scanPending)
+		return err
+	})
+	b.Queue(approvalsOfRun, id, namespace).Query(func(rows pgx.Rows) (err error) {
+		out.Approvals, err = pgx.CollectRows(rows, scanApproval)
+		return err
+	})
+	b.Queue(workers).Query(func(rows pgx.Rows) (err error) {
+		out.Workers, err = pgx.CollectRows(rows, scanWorker)
+		return err
+	})
+	b.Queue(databaseTime).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Now) })
+	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+		return console.Situation{}, notFound(err, "explain run %s", id)
+	}
+	return out, nil
+}
+
+// OpenApprovals implements console.ApprovalReader.
+func (s *Store) OpenApprovals(ctx context.Context, namespace string, limit int) ([]console.Approval, error) {
+	rows, err := s.pool.Query(ctx, openApprovals, namespace, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list open approvals: %w", err)
+	}
+	out, err := pgx.CollectRows(rows, scanApproval)
+	if err != nil {
+		return nil, fmt.Errorf("list open approvals: %w", err)
+	}
+	return out, nil
+}
+
+// Workers implements console.SystemReader.
+func (s *Store) Workers(ctx context.Context) ([]console.Worker, error) {
+	rows, err := s.pool.Query(ctx, workers)
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	out, err := pgx.CollectRows(rows, scanWorker)
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	return out, nil
+}
+
+func scanPending(row pgx.CollectableRow) (console.Pending, error) {
+	var p console.Pending
+	var detail *json.RawMessage
+	if err := row.Scan(&p.Item, &p.Kind, &p.State, &p.Since, &detail); err != nil {
+		return p, err
+	}
+	p.Since = p.Since.UTC()
+	if json.Unmarshal(raw(detail), &p.Detail) != nil {
+		p.Detail = string(raw(detail)) // of a runner that says more
+	}
+	return p, nil
+}
+
+func scanApproval(row pgx.CollectableRow) (console.Approval, error) {
+	var a console.Approval
+	var args *json.RawMessage
+	var expires *time.Time
+	err := row.Scan(&a.ID, &a.Kind, &a.RunID, &a.Agent, &a.Tool, &args, &a.Summary, &a.State, &a.CreatedAt, &expires)
+	a.Args, a.ExpiresAt, a.CreatedAt = raw(args), orZero(expires), a.CreatedAt.UTC()
+	return a, err
+}
+
+func scanWorker(row pgx.CollectableRow) (console.Worker, error) {
+	var w console.Worker
+	var age float64
+	err := row.Scan(&w.Service, &w.Name, &age, &w.StartedAt)
+	w.Age, w.StartedAt = time.Duration(age*float64(time.Second)), w.StartedAt.UTC()
+	return w, err
+}

@@ -1,0 +1,56 @@
+package console
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Kinds of definition, as the catalog and paths spell them.
+var Kinds = []string{"agent", "flow", "tool", "model", "webhook", "schedule", "budget"}
+
+// ResourceName is the place of a definition in its namespace.
+type ResourceName struct{ Kind, Name string }
+
+// Resource is the current version of a definition.
+type Resource struct {
+	ResourceName
+	Namespace string
+	Digest    events.Digest
+	Version   int
+	Body      json.RawMessage // canonical JSON; empty in lists
+	UpdatedAt time.Time
+}
+
+// Document is one definition of a set, ready to be stored.
+type Document struct {
+	ResourceName
+	Digest events.Digest
+	Body   json.RawMessage
+}
+
+// Need is a definition that another one names.
+type Need struct {
+	ResourceName
+	File  string
+	Field string
+	By    ResourceName // who names it
+}
+
+// Set is what one apply brings. All of it is for one namespace.
+type Set struct {
+	Namespace string
+	Principal string
+	Documents []Document
+	Needs     []Need // that the set itself does not hold
+}
+
+// Applied says what became of one document of a set.
+type Applied struct {
+	ResourceName
+	Namespace string
+	Digest    events.Digest
+	Version   int
+	Changed   bool // false: the digest was current already
+}

@@ -1,0 +1,96 @@
+package console
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Run is the current state of a run as the runner's view shows it, or of an
+// accepted start that no runner has taken yet: Status queued, Seq 0.
+type Run struct {
+	ID          events.RunID
+	Namespace   string
+	Kind        string
+	Name        string
+	Digest      events.Digest
+	Status      string
+	Seq         int64
+	Waiting     string
+	Input       json.RawMessage
+	Output      json.RawMessage
+	Error       json.RawMessage
+	Labels      map[string]string
+	Trigger     json.RawMessage
+	Principal   string
+	ParentRunID events.RunID
+	ParentItem  string
+	ModelCalls  int64
+	ToolCalls   int64
+	Tokens      int64
+	ClaimWorker string
+	ClaimEpoch  int64
+	ClaimAt     time.Time
+	Attempts    int
+	AcceptedAt  time.Time
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	EndedAt     time.Time
+	// Announced reports whether a start that no runner has taken was stored by
+	// the bus. True for every run that a runner knows.
+	Announced bool
+}
+
+// Taken reports whether a runner has recorded the run.
+func (r Run) Taken() bool { return r.Seq > 0 }
+
+// RunFilter selects runs of one namespace, newest first.
+type RunFilter struct {
+	Namespace string
+	Kind      string // agent or flow; with Name
+	Name      string
+	Status    string
+	Labels    map[string]string // all must match
+	Parent    events.RunID
+	Before    events.RunID // runs older than this one; empty for the newest
+	Limit     int
+}
+
+// Pending is one thing that a run waits for.
+type Pending struct {
+	Item   string
+	Kind   string // model, tool, approval, doubt, child, or a newer runner's
+	State  string
+	Since  time.Time
+	Detail string // tool name or child run id
+}
+
+// Approval is an open question about a run.
+type Approval struct {
+	ID        events.ApprovalID
+	Kind      string
+	RunID     events.RunID
+	Agent     string
+	Tool      string
+	Args      json.RawMessage
+	Summary   string
+	State     string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
+// Worker is one process that does work, and when it last said so.
+type Worker struct {
+	Service   string
+	Name      string
+	Age       time.Duration // since its last heartbeat, by the database's clock
+	StartedAt time.Time
+}
+
+// WorkerAlive is how old a heartbeat may be before its worker counts as dead:
+// what a takeover needs.
+const WorkerAlive = 1500 * time.Millisecond
+
+// Alive reports whether the worker's heart beats.
+func (w Worker) Alive() bool { return w.Age <= WorkerAlive }

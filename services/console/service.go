@@ -1,0 +1,157 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-run/holdfast/internal/lifecycle"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Store is everything the console keeps and reads; postgres.Store is one.
+type Store interface {
+	RunReader
+	ApprovalReader
+	CommandStore
+	TokenStore
+	ResourceStore
+	SystemReader
+	History
+}
+
+// Relay hands commands to the bus until the runner has them.
+type Relay interface {
+	Kick()
+	Run(ctx context.Context) error
+}
+
+// Config is what a Service works with.
+type Config struct {
+	Store   Store
+	Relay   Relay
+	Tail    Tail
+	Streams Streams  // nil: no backlog is shown
+	Pools   []string // tool pools whose backlog is shown
+	Log     *slog.Logger
+}
+
+// Service is the console of one process. It is safe for concurrent use.
+type Service struct {
+	Store
+	relay   Relay
+	tail    Tail
+	streams Streams
+	pools   []string
+	history History
+	hub     *Hub
+	log     *slog.Logger
+}
+
+var _ lifecycle.Service = (*Service)(nil)
+
+// New returns a console that reads and writes at once, and follows events and
+// hands out commands while Run runs.
+func New(c Config) *Service {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Service{
+		Store: c.Store, relay: c.Relay, tail: c.Tail, streams: c.Streams, pools: c.Pools,
+		history: c.Store, hub: NewHub(c.Log), log: c.Log,
+	}
+}
+
+// Name implements lifecycle.Service.
+func (s *Service) Name() string { return "console" }
+
+// Start implements lifecycle.Service; there is nothing to wait for: pages and
+// histories work without the bus.
+func (s *Service) Start(context.Context) error { return nil }
+
+// Run follows the event stream and relays commands until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 2)
+	go func() { failed <- s.hub.Run(ctx, s.tail) }()
+	go func() { failed <- s.relay.Run(ctx) }()
+	first := <-failed
+	cancel()
+	return errors.Join(first, <-failed)
+}
+
+// Stop implements lifecycle.Service. Commands that are not announced yet stay
+// rows, which the next process announces.
+func (s *Service) Stop(context.Context) error { return nil }
+
+// Command records an order about a run and lets it be handed over. The same key
+// returns the same command and replayed true.
+func (s *Service) Command(ctx context.Context, namespace, principal, key string, run events.RunID, o Order) (c Command, replayed bool, err error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Command{}, false, err
+	}
+	c, err = o.command(id.String(), namespace, principal, key, run)
+	if err != nil {
+		return Command{}, false, err
+	}
+	c, replayed, err = s.AddCommand(ctx, c)
+	if err != nil {
+		return Command{}, false, err
+	}
+	s.relay.Kick()
+	return c, replayed, nil
+}
+
+// WhyRun explains a run.
+func (s *Service) WhyRun(ctx context.Context, namespace string, id events.RunID) (Reason, error) {
+	situation, err := s.Situation(ctx, namespace, id)
+	if err != nil {
+		return Reason{}, err
+	}
+	return Why(situation), nil
+}
+
+// System tells who works and how far behind the streams are. It answers without
+// the bus.
+func (s *Service) System(ctx context.Context) (System, error) {
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return System{}, err
+	}
+	out := System{Workers: workers, Events: s.hub.Position(), At: time.Now().UTC()}
+	if s.streams == nil {
+		out.NoLag = "this process does not read the streams"
+		return out, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	consumers := []Lag{
+		{Stream: events.StreamIn, Durable: events.ConsumerTrigger},
+		{Stream: events.StreamRuns, Durable: events.ConsumerRunner},
+		{Stream: events.StreamRuns, Durable: events.ConsumerRunnerStep},
+		{Stream: events.StreamTools, Durable: events.ConsumerToolCtl},
+		{Stream: events.StreamApprovals, Durable: events.ConsumerApprovals},
+	}
+	for _, pool := range s.pools {
+		consumers = append(consumers, Lag{Stream: events.StreamTools, Durable: events.ToolConsumer(pool)})
+	}
+	for _, c := range consumers {
+		lag, err := s.streams.Lag(ctx, c.Stream, c.Durable)
+		if err != nil {
+			out.NoLag = "the backlog of " + c.Durable + " could not be read"
+			s.log.WarnContext(ctx, "backlog not readable", "consumer", c.Durable, "err", err)
+			if ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		lag.Stream, lag.Durable = c.Stream, c.Durable
+		out.Lags = append(out.Lags, lag)
+	}
+	return out, nil
+}

@@ -1,0 +1,229 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Situation is everything that explains what a run does or waits for.
+type Situation struct {
+	Run       Run
+	Pending   []Pending
+	Approvals []Approval // open ones of this run
+	Workers   []Worker   // of runner and tools
+	Now       time.Time  // by the database's clock
+}
+
+// Reason is the answer to "what does this run wait for?".
+type Reason struct {
+	Sentence string
+	Since    time.Time // zero when nothing is waited for
+	Waits    []Wait
+}
+
+// Wait is one thing that must happen before the run goes on.
+type Wait struct {
+	Kind   string // queue, model, tool, approval, doubt, child
+	ID     string // approval id, child run id; empty for the rest
+	Name   string // tool
+	Since  time.Time
+	Until  time.Time // when it expires by itself; zero for never
+	Phrase string
+}
+
+// Why says in one sentence what the run does or waits for, who can end the wait
+// and since when. It is pure.
+func Why(s Situation) Reason {
+	r := s.Run
+	switch {
+	case events.Ended(r.Status):
+		return Reason{Sentence: ended(r)}
+	case !r.Taken():
+		return queued(s)
+	case r.Status == events.StatusAttention:
+		return Reason{Sentence: "parked, needs attention: " + orElse(r.Waiting, problemOf(r.Error)), Since: r.UpdatedAt}
+	case r.Status == events.StatusPaused:
+		return Reason{Sentence: fmt.Sprintf("%s, since %s", orElse(r.Waiting, "paused"), at(r.UpdatedAt)), Since: r.UpdatedAt}
+	}
+	waits := s.waits()
+	out := Reason{Waits: waits}
+	if len(waits) == 0 {
+		if r.Waiting != "" {
+			out.Sentence, out.Since = fmt.Sprintf("waiting for %s, since %s", r.Waiting, at(r.UpdatedAt)), r.UpdatedAt
+			return out
+		}
+		out.Sentence, out.Since = fmt.Sprintf("%s since %s", r.Status, at(r.UpdatedAt)), r.UpdatedAt
+		return out
+	}
+	out.Since = waits[0].Since
+	phrases := make([]string, 0, 4)
+	for i, w := range waits {
+		if i == 3 {
+			phrases = append(phrases, fmt.Sprintf("%d more", len(waits)-i))
+			break
+		}
+		phrases = append(phrases, w.Phrase)
+	}
+	out.Sentence = strings.Join(phrases, "; and ")
+	if r.Status == events.StatusCancelling {
+		out.Sentence = "stopping: " + out.Sentence
+	}
+	return out
+}
+
+func ended(r Run) string {
+	s := fmt.Sprintf("%s at %s", r.Status, at(r.EndedAt))
+	if p := problemOf(r.Error); p != "" {
+		s += ": " + p
+	}
+	return s
+}
+
+func queued(s Situation) Reason {
+	since := s.Run.AcceptedAt
+	w := Wait{Kind: "queue", Since: since, Phrase: fmt.Sprintf("queued: no runner has taken it for %s", span(s.Now.Sub(since)))}
+	switch {
+	case !s.alive("runner"):
+		w.Phrase += "; no runner is alive"
+	case !s.Run.Announced:
+		w.Phrase += "; it has not reached the event bus yet"
+	}
+	return Reason{Sentence: w.Phrase, Since: since, Waits: []Wait{w}}
+}
+
+func (s Situation) alive(service string) bool {
+	return slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.Service == service && w.Alive() })
+}
+
+// waits orders what is pending: people first, because nothing else ends it,
+// then tools, children and the model; the oldest first within each.
+func (s Situation) waits() []Wait {
+	var out []Wait
+	children := 0
+	var childSince time.Time
+	for _, p := range s.Pending {
+		switch p.Kind {
+		case "approval", "doubt":
+			out = append(out, s.person(p))
+		case "tool":
+			w := Wait{Kind: p.Kind, Name: p.Detail, Since: p.Since,
+				Phrase: fmt.Sprintf("waiting for tool %s since %s", p.Detail, at(p.Since))}
+			if !s.alive("tools") {
+				w.Phrase += ", no tools worker is alive"
+			}
+			out = append(out, w)
+		case "child":
+			children++
+			if childSince.IsZero() || p.Since.Before(childSince) {
+				childSince = p.Since
+			}
+		case "model":
+			out = append(out, s.model(p))
+		default: // of a runner newer than this console
+			out = append(out, Wait{Kind: p.Kind, Name: p.Detail, Since: p.Since,
+				Phrase: fmt.Sprintf("waiting for %s %s since %s", p.Kind, p.Detail, at(p.Since))})
+		}
+	}
+	if children > 0 {
+		noun := "child runs"
+		if children == 1 {
+			noun = "child run"
+		}
+		out = append(out, Wait{Kind: "child", Since: childSince,
+			Phrase: fmt.Sprintf("waiting for %d %s since %s", children, noun, at(childSince))})
+	}
+	slices.SortStableFunc(out, func(a, b Wait) int {
+		if d := rank(a.Kind) - rank(b.Kind); d != 0 {
+			return d
+		}
+		return a.Since.Compare(b.Since)
+	})
+	return out
+}
+
+func rank(kind string) int {
+	switch kind {
+	case "approval":
+		return 0
+	case "doubt":
+		return 1
+	case "tool":
+		return 2
+	case "child":
+		return 3
+	}
+	return 4
+}
+
+func (s Situation) person(p Pending) Wait {
+	_, id, _ := strings.Cut(p.Item, "/")
+	w := Wait{Kind: p.Kind, ID: id, Name: p.Detail, Since: p.Since}
+	for _, a := range s.Approvals {
+		if string(a.ID) == id {
+			w.Since, w.Until = a.CreatedAt, a.ExpiresAt
+		}
+	}
+	w.Phrase = fmt.Sprintf("waiting for approval %s of %s since %s", id, p.Detail, at(w.Since))
+	if p.Kind == "doubt" {
+		w.Phrase = fmt.Sprintf("waiting for a person to say whether %s happened (approval %s) since %s", p.Detail, id, at(w.Since))
+	}
+	if !w.Until.IsZero() {
+		w.Phrase += ", expires " + at(w.Until)
+	}
+	return w
+}
+
+func (s Situation) model(p Pending) Wait {
+	w := Wait{Kind: "model", Since: p.Since}
+	switch {
+	case s.Run.ClaimWorker != "":
+		w.Phrase = fmt.Sprintf("asking the model since %s (worker %s)", at(s.Run.ClaimAt), s.Run.ClaimWorker)
+		if !s.Run.ClaimAt.IsZero() {
+			w.Since = s.Run.ClaimAt
+		}
+	default:
+		w.Phrase = fmt.Sprintf("queued: no runner has taken its model call for %s", span(s.Now.Sub(p.Since)))
+		if !s.alive("runner") {
+			w.Phrase += "; no runner is alive"
+		}
+	}
+	return w
+}
+
+func problemOf(raw json.RawMessage) string {
+	var p events.Problem
+	if len(raw) == 0 || json.Unmarshal(raw, &p) != nil {
+		return ""
+	}
+	return orElse(p.Message, p.Code)
+}
+
+func orElse(s, other string) string {
+	if s != "" {
+		return s
+	}
+	return other
+}
+
+func at(t time.Time) string {
+	if t.IsZero() {
+		return "an unknown time"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// span is a duration for people: seconds under a minute, then minutes, hours.
+func span(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	}
+	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+}
