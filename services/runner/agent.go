@@ -1,0 +1,321 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+)
+
+// Plan is the pinned definitions of a run: what its first row names by digest.
+type Plan struct {
+	Agent *spec.Agent
+	Model *spec.Model
+	Tools map[string]*spec.Tool
+	Flow  *spec.Flow
+	Pools []Pool
+}
+
+// Pool is a shared budget that an agent draws on.
+type Pool struct {
+	Name   string
+	Budget *spec.Budget
+}
+
+// Stop reasons, in the words of Anthropic's Messages API, to which every
+// provider's adapter maps its own.
+const (
+	stopEnd      = "end_turn"
+	stopSequence = "stop_sequence"
+	stopTools    = "tool_use"
+	stopLength   = "max_tokens"
+	stopPause    = "pause_turn"
+	stopRefusal  = "refusal"
+	stopWindow   = "model_context_window_exceeded"
+)
+
+// Answer is what a model said, as its adapter read it.
+type Answer struct {
+	Model      string
+	RequestID  string
+	Raw        string // the provider's answer, byte for byte
+	StopReason string
+	Text       string
+	Calls      []ModelCall
+	Usage      events.Usage
+	Duration   time.Duration
+}
+
+// ModelCall is one tool call as the model wrote it.
+type ModelCall struct {
+	ProviderID string
+	Tool       string
+	Args       json.RawMessage // may be malformed
+}
+
+// Claimed says under which claim a model call was made.
+type Claimed struct {
+	Cause  string // the message that the claim belongs to
+	Worker string
+	Epoch  int64
+}
+
+// DecideAnswer says what an answer adds to a run. It is pure. An answer that
+// lost its race against a pause, a cancel or an end is recorded with its cost
+// and none of its calls is sent.
+func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (Decision, error) {
+	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now}
+	body := events.ModelAnswered{
+		Model: a.Model, RequestID: a.RequestID, Raw: a.Raw, StopReason: a.StopReason, Text: a.Text, Usage: a.Usage,
+		Worker: by.Worker, Epoch: by.Epoch, DurationMs: a.Duration.Milliseconds(),
+	}
+	if s.End != "" {
+		err := d.add(events.FactLateResult, events.LateResult{Type: events.FactModelAnswered, Data: mustJSON(body)}, false)
+		return Decision{Facts: d.facts, State: d.state}, err
+	}
+	started := s.ToolCalls
+	for i, call := range a.Calls {
+		asked := s.judgeCall(plan, a, call, i, started)
+		if asked.Route == events.RouteSend || asked.Route == events.RouteAsk || asked.Route == events.RouteHold {
+			started++
+		}
+		body.Calls = append(body.Calls, asked)
+	}
+	if err := d.add(events.FactModelAnswered, body, false); err != nil {
+		return Decision{}, err
+	}
+	if err := d.advance(plan); err != nil {
+		return Decision{}, err
+	}
+	return Decision{Facts: d.facts, State: d.state}, nil
+}
+
+// judgeCall decides where call number index of an answer goes. started counts
+// the tool calls that the run has begun, those before this one included.
+func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, started int64) events.AskedCall {
+	seq := s.Seq + 1
+	asked := events.AskedCall{CallID: events.NewCallID(s.RunID, seq, index), ProviderID: call.ProviderID, Tool: call.Tool, Route: events.RouteAnswer}
+	refuse := func(code, format string, args ...any) events.AskedCall {
+		asked.Problem = &events.Problem{Code: code, Message: fmt.Sprintf(format, args...)}
+		return asked
+	}
+	if len(call.Tool) > 200 {
+		asked.Tool = call.Tool[:200]
+	}
+	if a.StopReason == stopLength {
+		return refuse("truncated", "the answer was cut at the output limit, so this call was not made; ask for less at once")
+	}
+	tool, ok := plan.Tools[call.Tool]
+	if !ok {
+		return refuse("unknown_tool", "there is no tool %q; the tools are: %s", asked.Tool, strings.Join(s.toolNames(), ", "))
+	}
+	args, err := events.Canonical(call.Args)
+	if err != nil {
+		return refuse("malformed_arguments", "the arguments are not usable JSON (%v); nothing was called", err)
+	}
+	if bad := tool.Input.Validate(args); len(bad) > 0 {
+		return refuse("invalid_arguments", "the arguments break the schema of %s: %s; nothing was called", call.Tool, violations(bad))
+	}
+	asked.Args, asked.ArgsDigest = args, events.DigestOf(args)
+	if s.Cancel != nil {
+		return refuse("cancelled", "the run was cancelled before this call began")
+	}
+	if limit := s.ceiling("toolCalls", plan.Agent.Budget.ToolCalls); limit > 0 && started >= limit {
+		return refuse("budget", "the budget of %d tool calls is used up; this call was not made. Finish with what you have", limit)
+	}
+	asked.Route = events.RouteSend
+	if needed, policy := tool.ApprovalFor(args, s.approvalRun()); needed {
+		asked.Route = events.RouteAsk
+		asked.ApprovalID = events.NewApprovalID(asked.CallID, "a", seq)
+		asked.Bind = events.BindDigest(call.Tool, s.toolDigest(call.Tool), asked.ArgsDigest, policy)
+	}
+	if s.Pause != nil {
+		asked.Route = events.RouteHold
+	}
+	return asked
+}
+
+func violations(bad []spec.Violation) string {
+	var parts []string
+	for _, v := range bad[:min(len(bad), 5)] {
+		parts = append(parts, v.Path+" "+v.Message)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (s *State) toolNames() []string {
+	var names []string
+	for _, t := range s.Started.Tools {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+func (s *State) toolDigest(name string) events.Digest {
+	for _, t := range s.Started.Tools {
+		if t.Name == name {
+			return t.Digest
+		}
+	}
+	return ""
+}
+
+// approvalRun is what an approval condition may read of the run.
+func (s *State) approvalRun() json.RawMessage {
+	facts := spec.RunFacts{
+		ID: string(s.RunID), Namespace: s.Namespace, Agent: s.Started.Ref.Name, Labels: s.Started.Labels, Input: s.Started.Input,
+		Trigger: s.Started.Trigger, Principal: s.Started.Principal, ModelCalls: s.ModelCalls, ToolCalls: s.ToolCalls, Tokens: s.Usage.Total(),
+	}
+	raw, err := facts.JSON()
+	if err != nil {
+		return nil // the condition then fails, and a failed condition asks
+	}
+	return raw
+}
+
+// ceiling is a run's own budget after raises; 0 means none.
+func (s *State) ceiling(name string, defined int64) int64 {
+	if raised, ok := s.Raised[name]; ok && defined > 0 {
+		return max(raised, defined)
+	}
+	return defined
+}
+
+// advanceAgent adds what follows for an agent's run: its end after a last
+// answer, or a pause when a ceiling is reached.
+func (d *decision) advanceAgent(plan *Plan) (more bool, err error) {
+	s := d.state
+	if s.OwesModelCall() {
+		return false, d.checkCeilings(plan)
+	}
+	if s.Retry != nil || len(s.PendingItems()) > 0 || len(s.Turns) == 0 {
+		return false, nil
+	}
+	last := s.Turns[len(s.Turns)-1].Answer
+	fail := func(code, msg string) error {
+		return d.add(events.FactFailed, events.Ending{Error: &events.Problem{Code: code, Message: msg}}, false)
+	}
+	switch last.StopReason {
+	case stopEnd, stopSequence, stopTools:
+		if strings.TrimSpace(last.Text) == "" {
+			return false, fail("empty_answer", "the model ended without saying anything")
+		}
+		return false, d.add(events.FactCompleted, events.Ending{Output: mustJSON(last.Text)}, false)
+	case stopLength:
+		return false, fail("max_tokens", "the last answer was cut at the output limit; raise maxTokens of the agent")
+	case stopRefusal:
+		return false, fail("refusal", "the model refused to answer")
+	case stopWindow:
+		return false, fail("context_window", "the conversation no longer fits the model's context window")
+	}
+	return false, d.add(events.FactAttention, events.Ending{Error: &events.Problem{Code: "stop_reason",
+		Message: fmt.Sprintf("the model stopped for a reason this release does not know: %.80q", last.StopReason)}}, false)
+}
+
+// checkCeilings pauses a run that owes a model call it has no budget for.
+func (d *decision) checkCeilings(plan *Plan) error {
+	s, b := d.state, plan.Agent.Budget
+	for _, c := range []struct {
+		name        string
+		limit, used int64
+	}{
+		{"modelCalls", s.ceiling("modelCalls", b.ModelCalls), s.ModelCalls},
+		{"tokens", s.ceiling("tokens", b.Tokens), s.Usage.Total()},
+	} {
+		if c.limit > 0 && c.used >= c.limit {
+			return d.add(events.FactPaused, events.Paused{By: pausedByBudget, Pool: c.name,
+				Reason: fmt.Sprintf("%s: %d of %d used; raise the budget to go on", c.name, c.used, c.limit)}, false)
+		}
+	}
+	return nil
+}
+
+// PauseForPool pauses a run whose next model call a shared pool refused.
+func PauseForPool(s *State, pool, reason string, by Claimed, now time.Time) (Decision, error) {
+	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now}
+	err := d.add(events.FactPaused, events.Paused{By: pausedByBudget, Pool: "pool:" + pool, Reason: reason}, false)
+	return Decision{Facts: d.facts, State: d.state}, err
+}
+
+// ModelError is a model call that gave no answer.
+type ModelError struct {
+	Code       string // "rate_limited", "overloaded", "timeout", "auth", "invalid_request" …
+	Retry      bool   // another attempt may succeed
+	RetryAfter time.Duration
+	Err        error
+}
+
+func (e *ModelError) Error() string { return e.Code + ": " + e.Err.Error() }
+func (e *ModelError) Unwrap() error { return e.Err }
+
+// maxModelFailures is how many attempts of one model call may fail in a row.
+const maxModelFailures = 8
+
+// DecideFailure says what a failed model call adds to a run: a timer for the
+// next attempt, or a stop that an operator can end.
+func DecideFailure(s *State, plan *Plan, e *ModelError, by Claimed, now time.Time) (Decision, error) {
+	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now}
+	body := events.ModelFailed{Problem: events.Problem{Code: e.Code, Message: clip(e.Err.Error(), 500)}, Attempt: s.Failures + 1, Worker: by.Worker, Epoch: by.Epoch}
+	if s.End != "" {
+		err := d.add(events.FactLateResult, events.LateResult{Type: events.FactModelFailed, Data: mustJSON(body)}, false)
+		return Decision{Facts: d.facts, State: d.state}, err
+	}
+	again := e.Retry && body.Attempt < maxModelFailures && s.Cancel == nil
+	if again {
+		at := now.Add(backoff(s, e.RetryAfter)).Truncate(time.Microsecond)
+		body.RetryAt = &at
+	}
+	if err := d.add(events.FactModelFailed, body, false); err != nil {
+		return Decision{}, err
+	}
+	if !again && d.state.Cancel == nil {
+		if err := d.add(events.FactAttention, events.Ending{Error: &events.Problem{Code: e.Code, Message: fmt.Sprintf(
+			"the model call failed %d times, last with %s; mend the cause, then: holdfast runs resume %s", body.Attempt, e.Code, s.RunID)}}, false); err != nil {
+			return Decision{}, err
+		}
+	}
+	err := d.advance(plan)
+	return Decision{Facts: d.facts, State: d.state}, err
+}
+
+// backoff is 1 s doubling to 60 s, at least the provider's hint and at most
+// 10 minutes, plus up to a quarter that depends on run and row, so that many
+// runs do not come back at once and the same row decides the same time.
+func backoff(s *State, hint time.Duration) time.Duration {
+	wait := min(time.Second<<min(s.Failures, 6), time.Minute)
+	wait = min(max(wait, hint), 10*time.Minute)
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s/%d", s.RunID, s.Seq)
+	return wait + wait/4*time.Duration(h.Sum32()%1000)/1000
+}
+
+// Park stops a run that keeps losing its workers.
+func Park(s *State, p events.Problem, by Claimed, now time.Time) (Decision, error) {
+	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now}
+	if s.End != "" {
+		return Decision{State: s}, nil
+	}
+	err := d.add(events.FactAttention, events.Ending{Error: &p}, false)
+	return Decision{Facts: d.facts, State: d.state}, err
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// CallsInOrder lists the calls of turn i as the model wrote them.
+func (s *State) CallsInOrder(i int) []*Call {
+	var out []*Call
+	for _, asked := range s.Turns[i].Answer.Calls {
+		out = append(out, s.Calls[asked.CallID])
+	}
+	return slices.Clip(out)
+}

@@ -1,0 +1,91 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+const (
+	pausedByOperator = "operator"
+	pausedByBudget   = "budget"
+)
+
+// sharedPool splits "pool:<name>"; ok is false for a run's own ceiling.
+func sharedPool(budget string) (name string, ok bool) { return strings.CutPrefix(budget, "pool:") }
+
+// command decides an operator's command. One that makes no sense now (resume
+// of a run that is not paused) is still recorded, so that it lands once.
+func (d *decision) command(what string, c events.Command) error {
+	s := d.state
+	switch what {
+	case events.RunCancel:
+		if s.Cancel != nil {
+			return d.late(Input{Type: events.TypeCommandRun, Original: c})
+		}
+		return d.add(events.FactCancelRequested, s.cancelBody(c), true)
+	case events.RunPause:
+		if s.Pause != nil || s.Cancel != nil {
+			return d.late(Input{Type: events.TypeCommandRun, Original: c})
+		}
+		return d.add(events.FactPaused, events.Paused{By: pausedByOperator, Reason: c.Reason, Principal: c.Principal, CommandID: c.ID}, true)
+	case events.RunResume:
+		if s.Pause == nil && s.Attention == nil || s.Cancel != nil {
+			return d.late(Input{Type: events.TypeCommandRun, Original: c})
+		}
+		return d.add(events.FactResumed, events.Resumed{By: pausedByOperator, Principal: c.Principal, CommandID: c.ID, Release: s.heldCalls()}, true)
+	case events.RunRaiseBudget:
+		var release []events.AskedCall
+		if s.Pause != nil && s.Pause.By == pausedByBudget {
+			release = s.heldCalls()
+		}
+		return d.add(events.FactBudgetRaised, events.Raised{Command: c, Release: release}, true)
+	}
+	return fmt.Errorf("run %s: unknown command %q", s.RunID, what)
+}
+
+// cancelBody lists what a cancel takes back, so that the row alone says what
+// goes out.
+func (s *State) cancelBody(c events.Command) events.Cancelling {
+	body := events.Cancelling{Command: c}
+	for id, call := range s.Calls {
+		switch call.State {
+		case callSent:
+			body.Revoke = append(body.Revoke, id)
+		case callAsked:
+			body.Withdraw = append(body.Withdraw, call.ApprovalID)
+		case callDoubt:
+			body.Withdraw = append(body.Withdraw, call.Doubt)
+		}
+	}
+	for _, item := range s.Items {
+		if item.Done == nil {
+			body.Children = append(body.Children, item.RunID)
+		}
+	}
+	slices.Sort(body.Revoke)
+	slices.Sort(body.Withdraw)
+	slices.Sort(body.Children)
+	return body
+}
+
+// heldCalls are the calls of an answer that came during a pause, with the
+// route they take when the run goes on.
+func (s *State) heldCalls() []events.AskedCall {
+	var out []events.AskedCall
+	for _, c := range s.Calls {
+		if c.State != callHeld {
+			continue
+		}
+		asked := c.AskedCall
+		asked.Route = events.RouteSend
+		if asked.ApprovalID != "" {
+			asked.Route = events.RouteAsk
+		}
+		out = append(out, asked)
+	}
+	slices.SortFunc(out, func(a, b events.AskedCall) int { return strings.Compare(string(a.CallID), string(b.CallID)) })
+	return out
+}

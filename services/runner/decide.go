@@ -1,0 +1,218 @@
+package runner
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// NewFact is a row that a decision wants to append.
+type NewFact struct {
+	Kind    string
+	Data    any // the body, from pkg/events
+	Inbound bool
+}
+
+// Decision is what a message or an answer adds to a run: rows in order, each
+// with the status that holds after it, and the state after the last one.
+type Decision struct {
+	Facts []Fact
+	State *State
+	// Recorded says that the cause was recorded before: nothing is added, what
+	// its rows say goes out again.
+	Recorded bool
+}
+
+// decision collects rows and folds each as it comes, so that every rule looks
+// at the state that the rows before it made.
+type decision struct {
+	state  *State
+	cause  string
+	worker string
+	now    time.Time
+	facts  []Fact
+}
+
+func (d *decision) add(kind string, body any, inbound bool) error {
+	f := Fact{Seq: d.state.Seq + 1, Kind: kind, Cause: d.cause, Inbound: inbound, Worker: d.worker, At: d.now, Data: mustJSON(body)}
+	if err := d.state.Apply(f); err != nil {
+		return err
+	}
+	f.Status = d.state.Status()
+	d.facts = append(d.facts, f)
+	return nil
+}
+
+// Input is a message for a run, decoded. Exactly one field is set besides
+// Cause; Command names which command it is.
+type Input struct {
+	Cause    string // the message's logical id
+	Type     string // the message's type, kept for a late result
+	Start    *Start
+	Tool     *events.ToolCompleted
+	Decided  *events.ApprovalDecision
+	Child    *events.ChildCompleted
+	Timer    *events.TimerFired
+	Signal   *events.Signal
+	Command  *events.Command
+	What     string // events.RunCancel, RunPause, RunResume or RunRaiseBudget, for Command
+	Original any    // the decoded body
+}
+
+// Start is a start with everything it pins already resolved.
+type Start struct {
+	Body events.RunStarted
+	// Broken is set when a definition cannot be used: the run is recorded and
+	// fails with it, because the start was accepted.
+	Broken *events.Problem
+}
+
+// Decide says what a message adds to a run. It is pure: the same state, plan
+// and input give the same rows.
+func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decision, error) {
+	if _, seen := s.Causes[in.Cause]; seen {
+		return Decision{State: s, Recorded: true}, nil
+	}
+	d := &decision{state: s.Clone(), cause: in.Cause, worker: worker, now: now}
+	var err error
+	switch {
+	case s.End != "":
+		err = d.late(in)
+	case in.Start != nil:
+		err = d.start(*in.Start)
+	case in.Tool != nil:
+		err = d.tool(*in.Tool)
+	case in.Decided != nil:
+		err = d.decided(*in.Decided)
+	case in.Child != nil:
+		err = d.add(events.FactChildCompleted, *in.Child, true)
+	case in.Timer != nil:
+		err = d.timer(*in.Timer)
+	case in.Signal != nil:
+		err = d.add(events.FactSignalReceived, *in.Signal, true)
+	case in.Command != nil:
+		err = d.command(in.What, *in.Command)
+	default:
+		err = fmt.Errorf("run %s: message %s has no body that a run knows", s.RunID, in.Cause)
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	if err := d.advance(plan); err != nil {
+		return Decision{}, err
+	}
+	return Decision{Facts: d.facts, State: d.state}, nil
+}
+
+// late keeps a fact for an ended run. It changes nothing else.
+func (d *decision) late(in Input) error {
+	return d.add(events.FactLateResult, events.LateResult{Type: in.Type, Data: mustJSON(in.Original)}, true)
+}
+
+func (d *decision) start(s Start) error {
+	if err := d.add(events.FactStarted, s.Body, true); err != nil {
+		return err
+	}
+	if s.Broken != nil {
+		return d.add(events.FactFailed, events.Ending{Error: s.Broken}, false)
+	}
+	return nil
+}
+
+func (d *decision) tool(t events.ToolCompleted) error {
+	c, ok := d.state.Calls[t.CallID]
+	if !ok {
+		return fmt.Errorf("run %s never asked for call %s", d.state.RunID, t.CallID)
+	}
+	if c.State == callDone && c.Done != nil && c.Done.Status != events.CallUnknown {
+		return d.late(Input{Type: events.TypeToolCompleted, Original: t}) // the model has read the first result
+	}
+	if c.State == callDone && d.answeredAfter(c) {
+		return d.late(Input{Type: events.TypeToolCompleted, Original: t})
+	}
+	return d.add(events.FactToolCompleted, t, true)
+}
+
+// answeredAfter reports whether the model has already been shown c's result.
+func (d *decision) answeredAfter(c *Call) bool { return c.Turn < len(d.state.Turns)-1 }
+
+func (d *decision) decided(a events.ApprovalDecision) error {
+	c, ok := d.state.Calls[a.CallID]
+	if !ok {
+		return fmt.Errorf("run %s never asked for call %s", d.state.RunID, a.CallID)
+	}
+	open := c.State == callAsked && c.ApprovalID == a.ApprovalID || c.State == callDoubt && c.Doubt == a.ApprovalID
+	if !open {
+		return d.late(Input{Type: events.TypeApprovalDecided, Original: a})
+	}
+	if a.Kind == events.ApprovalAction && a.Decision == events.Approve && a.Digest != c.Bind {
+		// Not what was asked about. It is recorded and nothing runs.
+		a.Decision, a.Comment = events.Reject, "the approval was bound to another call"
+	}
+	return d.add(events.FactApprovalDecided, a, true)
+}
+
+// refusal is the result that the model reads for a call that a person or the
+// clock refused.
+func refusal(a events.ApprovalDecision) *events.Problem {
+	switch a.Decision {
+	case events.Expired:
+		return &events.Problem{Code: "approval_expired", Message: "nobody decided in time; the call was not made"}
+	case events.Withdrawn:
+		return &events.Problem{Code: "approval_withdrawn", Message: "the question was withdrawn; the call was not made"}
+	}
+	msg := "a person rejected this call; it was not made"
+	if a.Comment != "" {
+		msg += ". Reason: " + a.Comment
+	}
+	return &events.Problem{Code: "rejected", Message: msg}
+}
+
+func (d *decision) timer(t events.TimerFired) error {
+	if err := d.add(events.FactTimerFired, t, true); err != nil {
+		return err
+	}
+	if d.state.Cancel != nil && d.state.CancelSeq == 0 && d.state.End == "" {
+		return d.add(events.FactCancelled, events.Ending{By: d.state.Cancel.Principal,
+			Error: &events.Problem{Code: "cancelled", Message: "cancelled; some calls had no outcome when the grace ended, see the journal"}}, false)
+	}
+	return nil
+}
+
+// advance adds the rows that follow from the state alone, until nothing does.
+func (d *decision) advance(plan *Plan) error {
+	for {
+		s := d.state
+		if s.End != "" || s.Seq == 0 {
+			return nil
+		}
+		if s.Cancel != nil {
+			if len(s.PendingItems()) > 0 {
+				return nil
+			}
+			return d.add(events.FactCancelled, events.Ending{By: s.Cancel.Principal, Error: cancelProblem(s.Cancel)}, false)
+		}
+		if s.Pause != nil || s.Attention != nil {
+			return nil
+		}
+		var more bool
+		var err error
+		if s.Started.Ref.Kind == events.KindFlow {
+			more, err = d.advanceFlow(plan)
+		} else {
+			more, err = d.advanceAgent(plan)
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+func cancelProblem(c *events.Cancelling) *events.Problem {
+	msg := "cancelled by " + c.Principal
+	if c.Reason != "" {
+		msg += ": " + c.Reason
+	}
+	return &events.Problem{Code: "cancelled", Message: msg}
+}

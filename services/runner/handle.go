@@ -1,0 +1,392 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/failpoint"
+	"github.com/holdfast-run/holdfast/internal/fault"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// errBusy is a claim that another live worker holds: its message comes back.
+var errBusy = errors.New("another worker makes the model call")
+
+const (
+	busyWait = 500 * time.Millisecond
+	// early is how long a message for a run without a row is kept: its start
+	// may still be on its way.
+	early = 10 * time.Minute
+)
+
+// Handle takes a fact or a command for a run: receive, load, decide, commit,
+// publish; the bus acknowledges when it returns nil. A commit that owes a model
+// call takes the claim at once if a slot is free, and Handle then makes the
+// call; otherwise it publishes a step.
+func (s *Service) Handle(ctx context.Context, m events.Received) error {
+	id, what, err := runOf(m)
+	if err != nil {
+		return err
+	}
+	in, err := decodeInput(m, what)
+	if err != nil {
+		return fault.Terminal("decode", err)
+	}
+	unlock, err := s.locks.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	next, err := s.record(ctx, id, m, in)
+	unlock()
+	if err != nil || next == nil {
+		return err
+	}
+	return s.think(ctx, *next)
+}
+
+// claimed is a model call that this process owes.
+type claimed struct {
+	Claimed
+	run events.RunID
+}
+
+func runOf(m events.Received) (id events.RunID, what string, err error) {
+	parts := strings.Split(m.Subject, ".")
+	if len(parts) != 4 || !events.RunID(parts[2]).Valid() {
+		return "", "", fault.Terminal("subject", fmt.Errorf("subject %.200q names no run", m.Subject))
+	}
+	return events.RunID(parts[2]), parts[3], nil
+}
+
+// record brings one message into the run and sends what follows. It returns the
+// model call to make, if the commit took the claim.
+func (s *Service) record(ctx context.Context, id events.RunID, m events.Received, in Input) (*claimed, error) {
+	for {
+		next, err := s.recordOnce(ctx, id, m, in)
+		if !errors.Is(err, ErrVersionConflict) {
+			return next, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Received, in Input) (*claimed, error) {
+	l, err := s.store.Load(ctx, id, s.cache.get(id))
+	if errors.Is(err, ErrNoRun) {
+		return s.firstMessage(ctx, id, m, in)
+	}
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.plan(ctx, l.State)
+	if err != nil {
+		return nil, err
+	}
+	if in.Start != nil {
+		in.Start.Body = l.State.Started // recorded; what it pins is what counts
+	}
+	if err := s.raisePool(ctx, l.State, plan, in); err != nil {
+		return nil, err
+	}
+	d, err := Decide(l.State, plan, in, s.worker, l.Now)
+	if err != nil {
+		return nil, fault.Terminal("decide", err)
+	}
+	if d.Recorded {
+		return s.again(ctx, l, plan, m, in)
+	}
+	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: cancelMoment(l)}
+	return s.commitAndSend(ctx, l, plan, c, s.store.Commit)
+}
+
+func cancelMoment(l Loaded) time.Time {
+	if !l.CancelledAt.IsZero() {
+		return l.CancelledAt
+	}
+	return l.Now
+}
+
+// firstMessage handles a run without a row: a start makes it, anything else
+// waits for the start.
+func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Received, in Input) (*claimed, error) {
+	if in.Start == nil {
+		if age := time.Since(id.Time()); age > early {
+			return nil, fault.Terminal("unknown_run", fmt.Errorf("run %s has no row; its start never arrived", id))
+		}
+		return nil, fault.RetryAfter(2*time.Second, fmt.Errorf("run %s: %w yet", id, ErrNoRun))
+	}
+	if in.Start.Body.AcceptedAt.IsZero() {
+		in.Start.Body.AcceptedAt = id.Time()
+	}
+	plan, err := s.pin(ctx, m.Namespace, in.Start)
+	if err != nil {
+		return nil, err
+	}
+	before := NewState(id, m.Namespace)
+	d, err := Decide(before, plan, in, s.worker, time.Now())
+	if err != nil {
+		return nil, fault.Terminal("decide", err)
+	}
+	c := Commit{Before: before, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: time.Now()}
+	return s.commitAndSend(ctx, Loaded{State: before}, plan, c, s.store.Create)
+}
+
+type write func(context.Context, Commit) (epoch int64, at time.Time, err error)
+
+// commitAndSend commits, taking the claim when the run owes a model call and a
+// slot is free, and publishes what the new rows say.
+func (s *Service) commitAndSend(ctx context.Context, l Loaded, plan *Plan, c Commit, commit write) (*claimed, error) {
+	owes := c.After.OwesModelCall()
+	took := false
+	if owes && !l.Claim.Held() && s.slots.TryAcquire() {
+		c.Claim, took = ClaimTake, true
+		reserved, err := s.reserve(ctx, c.After, plan, l.Claim.Epoch+1)
+		if err != nil || !reserved.OK {
+			s.slots.Release()
+			if err != nil {
+				return nil, err
+			}
+			c.Claim, took = ClaimKeep, false
+		}
+	}
+	epoch, at, err := commit(ctx, c)
+	if err != nil {
+		if took {
+			s.slots.Release()
+			s.unreserve(ctx, c.After, plan, l.Claim.Epoch+1)
+		}
+		return nil, err
+	}
+	s.cache.put(c.After)
+	if err := failpoint.Hit("runner.committed", string(c.After.RunID)); err != nil {
+		return nil, err
+	}
+	var next *claimed
+	if took {
+		s.setActive(c.After.RunID, epoch)
+		next = &claimed{run: c.After.RunID, Claimed: Claimed{Cause: c.Cause, Worker: s.worker, Epoch: epoch}}
+	}
+	if err := s.send(ctx, c.After, plan, c.Facts, at); err != nil {
+		return nil, s.handOver(ctx, next, err)
+	}
+	if err := s.wake(ctx, c.After, c.Facts); err != nil {
+		return nil, s.handOver(ctx, next, err)
+	}
+	if owes && !took && !l.Claim.Held() {
+		return nil, s.bus.Publish(ctx, StepMessage(c.After.RunID, c.After.Namespace, c.After.Seq, l.Claim.Epoch))
+	}
+	if owes && l.Claim.Held() && resumes(c.Facts) {
+		// The claim is from before the pause; its message may be gone.
+		return nil, s.bus.Publish(ctx, StepMessage(c.After.RunID, c.After.Namespace, c.After.Seq, l.Claim.Epoch))
+	}
+	return next, nil
+}
+
+func resumes(facts []Fact) bool {
+	for _, f := range facts {
+		if f.Kind == events.FactResumed || f.Kind == events.FactBudgetRaised {
+			return true
+		}
+	}
+	return false
+}
+
+// send publishes what rows say, events included, in order.
+func (s *Service) send(ctx context.Context, st *State, plan *Plan, facts []Fact, at time.Time) error {
+	for _, f := range facts {
+		if f.At.IsZero() || !at.IsZero() {
+			f.At = at
+		}
+		out, err := Outgoing(st, plan, f)
+		if err != nil {
+			return fault.Terminal("outgoing", err)
+		}
+		for _, m := range out {
+			if err := s.bus.Publish(ctx, m); err != nil {
+				return fmt.Errorf("publish %s: %w", m.ID, err)
+			}
+		}
+	}
+	return failpoint.Hit("runner.published", string(st.RunID))
+}
+
+// again is redelivery as outbox: everything that every row of this cause said
+// goes out once more, then the state is driven.
+func (s *Service) again(ctx context.Context, l Loaded, plan *Plan, m events.Received, in Input) (*claimed, error) {
+	rows, err := s.store.RowsOf(ctx, l.State.RunID, m.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range rows {
+		if err := s.send(ctx, l.State, plan, []Fact{f}, f.At); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.wake(ctx, l.State, rows); err != nil {
+		return nil, err
+	}
+	if in.Start != nil && l.State.End != "" && l.State.Started.Parent != nil {
+		return nil, s.repeatEnd(ctx, l.State, plan, m)
+	}
+	return s.drive(ctx, l, plan, m)
+}
+
+// repeatEnd tells a parent again how its child ended, under a fresh message id.
+func (s *Service) repeatEnd(ctx context.Context, st *State, plan *Plan, m events.Received) error {
+	o := &outbox{s: st, plan: plan, f: Fact{Seq: st.Seq, At: time.Now().UTC()}}
+	o.ended(st.Ending)
+	for _, out := range o.out {
+		if out.Type == events.TypeChildCompleted {
+			out.MsgID = fmt.Sprintf("%s:r%d", out.ID, m.StreamSeq)
+			return s.bus.Publish(ctx, out)
+		}
+	}
+	return nil
+}
+
+// drive makes sure that a run which owes a model call gets it: by claiming it,
+// by taking it over from a dead worker, or by leaving it to the live one.
+func (s *Service) drive(ctx context.Context, l Loaded, plan *Plan, m events.Received) (*claimed, error) {
+	st := l.State
+	mine := l.Claim.Held() && l.Claim.Cause == m.ID
+	if !st.OwesModelCall() {
+		if mine && !s.working(st.RunID, l.Claim) {
+			// Paused or ended while a worker was at it; if it died, its claim goes.
+			_, _, err := s.store.TakeOver(ctx, st.RunID, l.Claim, s.worker, "", "")
+			if errors.Is(err, ErrOwnerAlive) && l.Claim.Worker != s.worker {
+				return nil, fault.RetryAfter(busyWait, errBusy)
+			}
+			return nil, ignore(err, ErrOwnerAlive)
+		}
+		return nil, nil
+	}
+	if !l.Claim.Held() {
+		return s.claim(ctx, l, plan, m)
+	}
+	if s.working(st.RunID, l.Claim) {
+		return nil, nil
+	}
+	if !mine && !isStep(m) {
+		return nil, nil // the message that the claim belongs to is still there
+	}
+	return s.takeOver(ctx, l, plan, m)
+}
+
+func isStep(m events.Received) bool { return strings.HasSuffix(m.Subject, "."+events.RunStep) }
+
+func ignore(err, what error) error {
+	if errors.Is(err, what) {
+		return nil
+	}
+	return err
+}
+
+// working reports whether this very process is at the claim's model call.
+func (s *Service) working(id events.RunID, c Claim) bool {
+	return c.Worker == s.worker && s.activeEpoch(id) == c.Epoch
+}
+
+// claim takes a free claim if a slot is free, else asks for a step.
+func (s *Service) claim(ctx context.Context, l Loaded, plan *Plan, m events.Received) (*claimed, error) {
+	st := l.State
+	if !s.haveSlot(m) {
+		return nil, s.bus.Publish(ctx, StepMessage(st.RunID, st.Namespace, st.Seq, l.Claim.Epoch))
+	}
+	reserved, err := s.reserve(ctx, st, plan, l.Claim.Epoch+1)
+	if err != nil {
+		s.giveSlot(m)
+		return nil, err
+	}
+	if !reserved.OK {
+		s.giveSlot(m)
+		return nil, s.noRoom(ctx, l, plan, m, reserved)
+	}
+	epoch, err := s.store.Claim(ctx, st.RunID, st.Seq, s.worker, m.ID)
+	if err != nil {
+		s.unreserve(ctx, st, plan, l.Claim.Epoch+1)
+		s.giveSlot(m)
+		return nil, err
+	}
+	s.setActive(st.RunID, epoch)
+	return &claimed{run: st.RunID, Claimed: Claimed{Cause: m.ID, Worker: s.worker, Epoch: epoch}}, nil
+}
+
+// haveSlot takes a slot for a fast message; a step came with one.
+func (s *Service) haveSlot(m events.Received) bool { return isStep(m) || s.slots.TryAcquire() }
+
+// giveSlot undoes haveSlot. The puller of steps gives its own slots back.
+func (s *Service) giveSlot(m events.Received) {
+	if !isStep(m) {
+		s.slots.Release()
+	}
+}
+
+// takeOver moves a claim away from a dead worker. Without a free slot the claim
+// is dropped and a step asks whoever has one.
+func (s *Service) takeOver(ctx context.Context, l Loaded, plan *Plan, m events.Received) (*claimed, error) {
+	st := l.State
+	slot := s.haveSlot(m)
+	worker := ""
+	if slot {
+		worker = s.worker
+	}
+	epoch, attempts, err := s.store.TakeOver(ctx, st.RunID, l.Claim, s.worker, worker, m.ID)
+	if err != nil {
+		if slot {
+			s.giveSlot(m)
+		}
+		if errors.Is(err, ErrOwnerAlive) {
+			return nil, fault.RetryAfter(busyWait, errBusy)
+		}
+		return nil, err
+	}
+	s.logFor(st.RunID).Info("took over from a dead worker", "from", l.Claim.Worker, "epoch", epoch, "attempt", attempts)
+	by := Claimed{Cause: m.ID, Worker: s.worker, Epoch: epoch}
+	switch {
+	case attempts >= s.cfg.MaxAttempts:
+		if slot {
+			s.giveSlot(m)
+		}
+		return nil, s.park(ctx, l, plan, by, slot, attempts)
+	case !slot:
+		return nil, s.bus.Publish(ctx, StepMessage(st.RunID, st.Namespace, st.Seq, epoch))
+	}
+	reserved, err := s.reserve(ctx, st, plan, epoch)
+	if err == nil && !reserved.OK {
+		s.giveSlot(m)
+		if err := s.store.Release(ctx, st.RunID, Claim{Worker: s.worker, Epoch: epoch}); err != nil {
+			return nil, err
+		}
+		return nil, s.noRoom(ctx, l, plan, m, reserved)
+	}
+	if err != nil {
+		s.giveSlot(m)
+		return nil, err
+	}
+	s.setActive(st.RunID, epoch)
+	return &claimed{run: st.RunID, Claimed: by}, nil
+}
+
+// park stops a run that lost too many workers in a row.
+func (s *Service) park(ctx context.Context, l Loaded, plan *Plan, by Claimed, held bool, attempts int) error {
+	d, err := Park(l.State, events.Problem{Code: "lost_workers", Message: fmt.Sprintf(
+		"%d workers were lost in a row at this step; look at the journal, then: holdfast runs resume %s", attempts, l.State.RunID)}, by, l.Now)
+	if err != nil {
+		return err
+	}
+	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: by.Cause, CancelledAt: cancelMoment(l)}
+	if held {
+		c.Claim, c.Guard = ClaimClear, Claim{Worker: s.worker, Epoch: by.Epoch}
+	}
+	_, at, err := s.store.Commit(ctx, c)
+	if err != nil {
+		return err
+	}
+	s.cache.put(d.State)
+	return s.send(ctx, d.State, plan, d.Facts, at)
+}

@@ -1,0 +1,46 @@
+package runner
+
+import (
+	"fmt"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// decodeInput reads the body that the last token of the subject announces.
+func decodeInput(m events.Received, what string) (Input, error) {
+	in := Input{Cause: m.ID, Type: m.Type, What: what}
+	switch what {
+	case events.RunStart:
+		body := new(events.StartRun)
+		if err := events.Decode(m.Message, body); err != nil {
+			return Input{}, err
+		}
+		in.Original = body
+		in.Start = &Start{Body: events.RunStarted{
+			Ref: body.Ref, Input: body.Input, Labels: body.Labels, Trigger: body.Trigger, Principal: body.Principal,
+			Parent: body.Parent, AcceptedAt: body.AcceptedAt,
+		}}
+		return in, nil
+	case events.RunToolCompleted:
+		in.Tool = new(events.ToolCompleted)
+		in.Original = in.Tool
+	case events.RunApprovalDecided:
+		in.Decided = new(events.ApprovalDecision)
+		in.Original = in.Decided
+	case events.RunChildCompleted:
+		in.Child = new(events.ChildCompleted)
+		in.Original = in.Child
+	case events.RunTimerFired:
+		in.Timer = new(events.TimerFired)
+		in.Original = in.Timer
+	case events.RunSignal:
+		in.Signal = new(events.Signal)
+		in.Original = in.Signal
+	case events.RunCancel, events.RunPause, events.RunResume, events.RunRaiseBudget:
+		in.Command = new(events.Command)
+		in.Original = in.Command
+	default:
+		return Input{}, fmt.Errorf("a run has no use for %q", what)
+	}
+	return in, events.Decode(m.Message, in.Original)
+}

@@ -1,0 +1,170 @@
+package runner
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Pending is one thing a run waits for. The rows are a projection of the
+// state: the commit writes the difference, the doctor re-sends what stays.
+type Pending struct {
+	Item   string // unique in the run
+	Kind   string // pendingModel …
+	Detail string // tool, approval id, child run id
+}
+
+const (
+	pendingModel    = "model"
+	pendingTool     = "tool"
+	pendingApproval = "approval"
+	pendingDoubt    = "doubt"
+	pendingChild    = "child"
+)
+
+// Timer is one wake-up that a run waits for.
+type Timer struct {
+	Name string
+	Due  time.Time
+}
+
+// cancelGrace bounds how long a cancelled run waits for the true outcome of
+// calls that had begun.
+const cancelGrace = 30 * time.Second
+
+// PendingItems lists what the state waits for, in a stable order.
+func (s *State) PendingItems() []Pending {
+	if s.End != "" {
+		return nil
+	}
+	var out []Pending
+	if s.OwesModelCall() {
+		out = append(out, Pending{Item: "model", Kind: pendingModel, Detail: s.Started.Ref.Name})
+	}
+	for id, c := range s.Calls {
+		switch c.State {
+		case callSent:
+			out = append(out, Pending{Item: "call/" + string(id), Kind: pendingTool, Detail: c.Tool})
+		case callAsked:
+			out = append(out, Pending{Item: "approval/" + string(c.ApprovalID), Kind: pendingApproval, Detail: c.Tool})
+		case callDoubt:
+			out = append(out, Pending{Item: "approval/" + string(c.Doubt), Kind: pendingDoubt, Detail: c.Tool})
+		}
+	}
+	for name, item := range s.Items {
+		if item.Done == nil {
+			out = append(out, Pending{Item: "child/" + name, Kind: pendingChild, Detail: string(item.RunID)})
+		}
+	}
+	slices.SortFunc(out, func(a, b Pending) int { return cmp.Compare(a.Item, b.Item) })
+	return out
+}
+
+// Timers lists the wake-ups the state waits for. cancelledAt is when the
+// cancel was committed; it only matters for a run that is cancelling.
+func (s *State) Timers(cancelledAt time.Time) []Timer {
+	if s.End != "" {
+		return nil
+	}
+	var out []Timer
+	if s.Retry != nil {
+		out = append(out, Timer{Name: s.Retry.Timer, Due: s.Retry.At})
+	}
+	if s.Cancel != nil && s.CancelSeq > 0 {
+		out = append(out, Timer{Name: cancelTimer(s.CancelSeq), Due: cancelledAt.Add(cancelGrace)})
+	}
+	return out
+}
+
+// OwesModelCall reports whether the next step of the run is a model call.
+func (s *State) OwesModelCall() bool {
+	if s.End != "" || s.Started.Ref.Kind != events.KindAgent || s.Pause != nil || s.Cancel != nil || s.Attention != nil || s.Retry != nil {
+		return false
+	}
+	for _, c := range s.Calls {
+		if c.State != callDone {
+			return false
+		}
+	}
+	if n := len(s.Turns); n > 0 {
+		last := s.Turns[n-1].Answer
+		return len(last.Calls) > 0 || last.StopReason == stopPause
+	}
+	return true
+}
+
+// Status derives the run's status from what it waits for.
+func (s *State) Status() string {
+	switch {
+	case s.End != "":
+		return s.End
+	case s.Cancel != nil:
+		return events.StatusCancelling
+	case s.Attention != nil:
+		return events.StatusAttention
+	case s.Pause != nil:
+		return events.StatusPaused
+	case s.OwesModelCall():
+		return events.StatusRunning
+	case s.Retry != nil || len(s.PendingItems()) > 0:
+		return events.StatusWaiting
+	}
+	return events.StatusRunning
+}
+
+// Waiting says in a few words what the run waits for; empty when it runs or
+// has ended.
+func (s *State) Waiting() string {
+	switch {
+	case s.End != "":
+		return ""
+	case s.Attention != nil:
+		return s.Attention.Message
+	case s.Pause != nil:
+		return fmt.Sprintf("paused by %s: %s", s.Pause.By, s.Pause.Reason)
+	case s.Retry != nil:
+		return "next model attempt at " + s.Retry.At.UTC().Format(time.RFC3339)
+	}
+	counts := map[string]int{}
+	first := map[string]string{}
+	for _, p := range s.PendingItems() {
+		counts[p.Kind]++
+		if first[p.Kind] == "" {
+			first[p.Kind] = p.Detail
+		}
+	}
+	for _, kind := range []string{pendingDoubt, pendingApproval, pendingTool, pendingChild} {
+		switch n := counts[kind]; {
+		case n == 0:
+		case kind == pendingDoubt:
+			return fmt.Sprintf("a person to say whether %s happened", first[kind])
+		case kind == pendingApproval:
+			return fmt.Sprintf("approval of %s (%d open)", first[kind], n)
+		case kind == pendingTool:
+			return fmt.Sprintf("tool %s (%d open)", first[kind], n)
+		default:
+			return fmt.Sprintf("%d child runs", n)
+		}
+	}
+	return ""
+}
+
+func mustJSON(v any) json.RawMessage {
+	b, err := events.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("marshal %T: %v", v, err)) // our own structs; a RawMessage in them was parsed before
+	}
+	return b
+}
+
+// cutItem splits a pending item into its kind and the id behind the first
+// slash; "model" has none.
+func cutItem(item string) (kind, id string, ok bool) { return strings.Cut(item, "/") }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

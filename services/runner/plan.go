@@ -1,0 +1,149 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+)
+
+// Kinds of definition besides agent and flow, as the catalog names them.
+const (
+	kindTool   = "tool"
+	kindModel  = "model"
+	kindBudget = "budget"
+)
+
+// pin resolves every name that a start needs to a digest and writes it into
+// the first row. A definition that is gone is recorded as the run's failure:
+// the start was accepted. Any other error is worth a retry.
+func (s *Service) pin(ctx context.Context, namespace string, start *Start) (*Plan, error) {
+	body := &start.Body
+	broken := func(err error) (*Plan, error) {
+		if !isMissing(err) {
+			return nil, err
+		}
+		start.Broken = &events.Problem{Code: "definition", Message: err.Error()}
+		return &Plan{Flow: &spec.Flow{}, Agent: &spec.Agent{}}, nil
+	}
+	if body.Ref.Kind == events.KindFlow {
+		flow, err := s.defs.Flow(ctx, namespace, body.Ref.Digest)
+		if err != nil {
+			return broken(err)
+		}
+		for _, step := range flow.Steps {
+			ref, err := s.resolve(ctx, namespace, events.KindAgent, step.Agent)
+			if err != nil {
+				return broken(fmt.Errorf("step %s: %w", step.Name, err))
+			}
+			body.Steps = append(body.Steps, ref)
+		}
+		body.Policies = events.DigestOf(nil)
+		return &Plan{Flow: flow}, nil
+	}
+	agent, err := s.defs.Agent(ctx, namespace, body.Ref.Digest)
+	if err != nil {
+		return broken(err)
+	}
+	model, err := s.resolve(ctx, namespace, kindModel, agent.Model)
+	if err != nil {
+		return broken(err)
+	}
+	body.Model = &model
+	for _, name := range agent.Tools {
+		ref, err := s.resolve(ctx, namespace, kindTool, name)
+		if err != nil {
+			return broken(err)
+		}
+		body.Tools = append(body.Tools, ref)
+	}
+	for _, name := range agent.Budget.Pools {
+		ref, err := s.resolve(ctx, namespace, kindBudget, name)
+		if err != nil {
+			return broken(err)
+		}
+		body.Pools = append(body.Pools, ref)
+	}
+	plan, err := s.planOf(ctx, namespace, *body)
+	if err != nil {
+		return broken(err)
+	}
+	tools := make([]*spec.Tool, 0, len(body.Tools))
+	for _, ref := range body.Tools {
+		tools = append(tools, plan.Tools[ref.Name])
+	}
+	body.Policies = spec.PoliciesDigest(tools)
+	return plan, nil
+}
+
+func (s *Service) resolve(ctx context.Context, namespace, kind, name string) (events.Ref, error) {
+	digest, err := s.defs.CurrentDigest(ctx, namespace, kind, name)
+	if err != nil {
+		return events.Ref{}, fmt.Errorf("%s %s: %w", kind, name, err)
+	}
+	return events.Ref{Kind: kind, Name: name, Digest: digest}, nil
+}
+
+// plan loads the definitions that a run pinned.
+func (s *Service) plan(ctx context.Context, st *State) (*Plan, error) {
+	if st.End != "" && st.Started.Model == nil && st.Started.Steps == nil { // it failed at the start
+		return &Plan{Flow: &spec.Flow{}, Agent: &spec.Agent{}}, nil
+	}
+	return s.planOf(ctx, st.Namespace, st.Started)
+}
+
+func (s *Service) planOf(ctx context.Context, namespace string, started events.RunStarted) (*Plan, error) {
+	var err error
+	p := &Plan{Tools: map[string]*spec.Tool{}}
+	if started.Ref.Kind == events.KindFlow {
+		p.Flow, err = s.defs.Flow(ctx, namespace, started.Ref.Digest)
+		return p, err
+	}
+	if p.Agent, err = s.defs.Agent(ctx, namespace, started.Ref.Digest); err != nil {
+		return nil, err
+	}
+	if p.Model, err = s.defs.Model(ctx, namespace, started.Model.Digest); err != nil {
+		return nil, err
+	}
+	for _, ref := range started.Tools {
+		if p.Tools[ref.Name], err = s.defs.Tool(ctx, namespace, ref.Digest); err != nil {
+			return nil, err
+		}
+	}
+	for _, ref := range started.Pools {
+		b, err := s.defs.Budget(ctx, namespace, ref.Digest)
+		if err != nil {
+			return nil, err
+		}
+		p.Pools = append(p.Pools, Pool{Name: ref.Name, Budget: b})
+	}
+	return p, nil
+}
+
+func isMissing(err error) bool { return errors.Is(err, ErrDefinition) }
+
+func maxTokens(plan *Plan) int64 {
+	if plan.Agent.MaxTokens > 0 {
+		return plan.Agent.MaxTokens
+	}
+	return plan.Model.MaxTokens
+}
+
+// request builds the next model call of a run from its journal.
+func (s *Service) request(st *State, plan *Plan, c claimed) (Request, error) {
+	first, err := spec.FirstMessage(plan.Agent, st.Started.Input)
+	if err != nil {
+		return Request{}, err
+	}
+	entries, err := st.Transcript(first)
+	if err != nil {
+		return Request{}, err
+	}
+	r := Request{RunID: st.RunID, Seq: st.Seq, Epoch: c.Epoch, Model: plan.Model, System: plan.Agent.Instructions, Entries: entries, MaxTokens: maxTokens(plan)}
+	for _, ref := range st.Started.Tools {
+		r.Tools = append(r.Tools, NamedTool{Name: ref.Name, Tool: plan.Tools[ref.Name]})
+	}
+	return r, nil
+}

@@ -1,0 +1,213 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/runner"
+)
+
+const ensurePool = `
+INSERT INTO runner.pools (namespace, pool, window_start, unit, ceiling) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (namespace, pool, window_start) DO NOTHING`
+
+const dbNow = `SELECT clock_timestamp()`
+
+// A repeat for the same run, row and epoch books nothing. Otherwise the booking
+// happens when it fits under the ceiling, or when the pool only alerts ($7).
+const reserve = `
+WITH old AS (SELECT 1 FROM runner.reservations WHERE run_id = $1 AND seq = $2 AND epoch = $3 AND pool = $5),
+booked AS (
+    UPDATE runner.pools SET reserved = reserved + $8
+    WHERE namespace = $4 AND pool = $5 AND window_start = $6 AND NOT EXISTS (SELECT FROM old)
+      AND ($7 OR used + reserved + $8 <= ceiling)
+    RETURNING 1),
+noted AS (
+    INSERT INTO runner.reservations (run_id, seq, epoch, namespace, pool, window_start, amount)
+    SELECT $1, $2, $3, $4, $5, $6, $8 FROM booked)
+SELECT EXISTS (SELECT FROM old) OR EXISTS (SELECT FROM booked)`
+
+const poolNow = `SELECT ceiling, used, reserved FROM runner.pools WHERE namespace = $1 AND pool = $2 AND window_start = $3`
+
+// Reserve implements runner.Store: all pools or none, in one transaction.
+func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reserved, error) {
+	out := runner.Reserved{OK: true}
+	pools := slices.SortedFunc(slices.Values(r.Pools), func(a, b runner.Pool) int { return strings.Compare(a.Name, b.Name) })
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		var now time.Time
+		if err := tx.QueryRow(ctx, dbNow).Scan(&now); err != nil {
+			return err
+		}
+		for _, p := range pools {
+			window := p.Window(now)
+			if _, err := tx.Exec(ctx, ensurePool, r.Namespace, p.Name, window, p.Budget.Unit, p.Budget.Limit); err != nil {
+				return err
+			}
+			var ok bool
+			if err := tx.QueryRow(ctx, reserve, string(r.RunID), r.Seq, r.Epoch, r.Namespace, p.Name, window, !p.Hard(), r.Amount).Scan(&ok); err != nil {
+				return err
+			}
+			if ok {
+				continue
+			}
+			var ceiling, used, reserved int64
+			if err := tx.QueryRow(ctx, poolNow, r.Namespace, p.Name, window).Scan(&ceiling, &used, &reserved); err != nil {
+				return err
+			}
+			out = runner.Reserved{Refused: p.Name, Full: used+r.Amount > ceiling,
+				Reason: fmt.Sprintf("pool %s: %d of %d %s used, %d reserved, the next call may need %d; raise it to go on", p.Name, used, ceiling, p.Budget.Unit, reserved, r.Amount)}
+			return errRefused
+		}
+		return nil
+	})
+	if errors.Is(err, errRefused) {
+		if out.Full {
+			return out, s.alertRefused(ctx, r, pools, out.Refused)
+		}
+		return out, nil
+	}
+	if err != nil {
+		return runner.Reserved{}, fmt.Errorf("reserve for run %s: %w", r.RunID, err)
+	}
+	return out, nil
+}
+
+var errRefused = errors.New("refused")
+
+// The hundredth percent is passed by the call that is refused: the pool never
+// books beyond its ceiling.
+func (s *Store) alertRefused(ctx context.Context, r runner.Reservation, pools []runner.Pool, name string) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		var now time.Time
+		if err := tx.QueryRow(ctx, dbNow).Scan(&now); err != nil {
+			return err
+		}
+		for _, p := range pools {
+			if p.Name == name && slices.Contains(p.Budget.AlertAt, int64(100)) {
+				_, err := tx.Exec(ctx, insertAlert, r.Namespace, p.Name, p.Window(now), 100, p.Budget.Unit, 0)
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// One row per pool, window, threshold and ceiling: a second crossing of the
+// same threshold inserts nothing. The id is derived from the key.
+const insertAlert = `
+INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit)
+SELECT encode(sha256(convert_to(concat_ws('/', namespace, pool, window_start, $4::int, ceiling), 'UTF8')), 'hex'),
+       namespace, pool, window_start, $4::int, ceiling, used + reserved, $5
+FROM runner.pools WHERE namespace = $1 AND pool = $2 AND window_start = $3 AND used * 100 >= ceiling * $6::int
+ON CONFLICT DO NOTHING`
+
+const settleOne = `
+WITH gone AS (
+    DELETE FROM runner.reservations WHERE run_id = $1 AND seq = $2 AND epoch = $3 AND pool = $4
+    RETURNING namespace, pool, window_start, amount)
+UPDATE runner.pools p SET used = p.used + $5, reserved = p.reserved - gone.amount
+FROM gone WHERE (p.namespace, p.pool, p.window_start) = (gone.namespace, gone.pool, gone.window_start)
+RETURNING p.window_start`
+
+func settle(ctx context.Context, tx pgx.Tx, st runner.Settlement) error {
+	pools := slices.SortedFunc(slices.Values(st.Pools), func(a, b runner.Pool) int { return strings.Compare(a.Name, b.Name) })
+	for _, p := range pools {
+		var window string
+		err := tx.QueryRow(ctx, settleOne, string(st.RunID), st.Seq, st.Epoch, p.Name, st.Used).Scan(&window)
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue // settled before
+		}
+		if err != nil {
+			return fmt.Errorf("settle pool %s: %w", p.Name, err)
+		}
+		for _, percent := range p.Budget.AlertAt {
+			if _, err := tx.Exec(ctx, insertAlert, st.Namespace, p.Name, window, percent, p.Budget.Unit, percent); err != nil {
+				return fmt.Errorf("alert of pool %s: %w", p.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Unreserve implements runner.Store.
+func (s *Store) Unreserve(ctx context.Context, r runner.Reservation) error {
+	if len(r.Pools) == 0 {
+		return nil
+	}
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		return settle(ctx, tx, runner.Settlement{Reservation: r})
+	})
+}
+
+const raisePool = `
+UPDATE runner.pools SET ceiling = greatest(ceiling, $4) WHERE namespace = $1 AND pool = $2 AND window_start = $3`
+
+// RaisePool implements runner.Store. Raising twice to the same ceiling is the
+// same as once.
+func (s *Store) RaisePool(ctx context.Context, namespace string, p runner.Pool, to int64) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		var now time.Time
+		if err := tx.QueryRow(ctx, dbNow).Scan(&now); err != nil {
+			return err
+		}
+		window := p.Window(now)
+		if _, err := tx.Exec(ctx, ensurePool, namespace, p.Name, window, p.Budget.Unit, p.Budget.Limit); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, raisePool, namespace, p.Name, window, to)
+		return err
+	})
+}
+
+const pausedFor2 = `
+SELECT run_id FROM runner.runs WHERE namespace = $1 AND paused_for = $2 ORDER BY run_id LIMIT $3`
+
+// PausedFor implements runner.Store.
+func (s *Store) PausedFor(ctx context.Context, namespace, pool string, limit int) ([]events.RunID, error) {
+	rows, err := s.pool.Query(ctx, pausedFor2, namespace, "pool:"+pool, limit)
+	if err != nil {
+		return nil, fmt.Errorf("runs paused for pool %s: %w", pool, err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[events.RunID])
+}
+
+const dueAlerts = `
+SELECT alert_id, namespace, pool, window_start, percent, ceiling, used, unit, at, announce_count
+FROM runner.alerts WHERE announced_at IS NULL AND next_announce_at <= clock_timestamp() ORDER BY at LIMIT $1`
+
+// DueAlerts lists alerts that were not published yet, for the announce relay.
+func (s *Store) DueAlerts(ctx context.Context, limit int) ([]events.Message, error) {
+	rows, err := s.pool.Query(ctx, dueAlerts, limit)
+	if err != nil {
+		return nil, fmt.Errorf("due alerts: %w", err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (events.Message, error) {
+		var a events.BudgetAlert
+		var count int
+		if err := row.Scan(&a.ID, &a.Namespace, &a.Pool, &a.Window, &a.Percent, &a.Limit, &a.Used, &a.Unit, &a.At, &count); err != nil {
+			return events.Message{}, err
+		}
+		a.At = a.At.UTC()
+		id := "alert:" + a.ID
+		return events.Message{Subject: events.EventSubject("budget", a.ID), MsgID: pg.AnnounceID(id, count), ID: id, Source: "/services/runner",
+			Type: events.TypeBudgetAlert, About: a.Pool, Time: a.At, Namespace: a.Namespace, Data: must(events.Marshal(a))}, nil
+	})
+}
+
+const markAlerts = `
+UPDATE runner.alerts SET announced_at = clock_timestamp(), announce_count = announce_count + 1 WHERE 'alert:' || alert_id = ANY($1)`
+
+// MarkAlerts records that alerts were published. EVENTS keeps them: nobody
+// commits an alert, so publishing is all there is.
+func (s *Store) MarkAlerts(ctx context.Context, ids []string) error {
+	_, err := s.pool.Exec(ctx, markAlerts, ids)
+	return err
+}

@@ -1,0 +1,315 @@
+// Package postgres keeps runs in the schema "runner". Every commit is one
+// statement in one transaction, guarded by the run's version, so a crash leaves
+// all of it or nothing.
+package postgres
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/runner"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrations is the runner's schema.
+var Migrations = pg.Schema{Name: "runner", FS: must(fs.Sub(migrations, "migrations"))}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err) // the directory is embedded: only a typo gets here
+	}
+	return v
+}
+
+// Store implements runner.Store.
+type Store struct{ pool *pgxpool.Pool }
+
+var _ runner.Store = (*Store)(nil)
+
+// New returns a store on pool, whose role must be holdfast_runner or stronger.
+func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
+
+const loadRun = `
+SELECT namespace, seq, coalesce(claim_worker, ''), claim_epoch, coalesce(claim_cause, ''), attempts, cancelled_at, clock_timestamp()
+FROM runner.runs WHERE run_id = $1`
+
+const loadRows = `
+SELECT seq, kind, status, cause, inbound, worker, at, data
+FROM runner.journal WHERE run_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq`
+
+// Load reads the run row and the journal rows that known does not have yet. The
+// journal only grows, so what was folded once stays true.
+func (s *Store) Load(ctx context.Context, id events.RunID, known *runner.State) (runner.Loaded, error) {
+	var l runner.Loaded
+	var namespace string
+	var seq int64
+	var cancelled *time.Time
+	err := s.pool.QueryRow(ctx, loadRun, string(id)).Scan(&namespace, &seq, &l.Claim.Worker, &l.Claim.Epoch, &l.Claim.Cause, &l.Attempts, &cancelled, &l.Now)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return runner.Loaded{}, fmt.Errorf("run %s: %w", id, runner.ErrNoRun)
+	}
+	if err != nil {
+		return runner.Loaded{}, fmt.Errorf("load run %s: %w", id, err)
+	}
+	if cancelled != nil {
+		l.CancelledAt = *cancelled
+	}
+	if known == nil || known.Seq > seq {
+		known = runner.NewState(id, namespace)
+	}
+	l.State = known
+	if known.Seq == seq {
+		return l, nil
+	}
+	l.State = known.Clone()
+	rows, err := s.pool.Query(ctx, loadRows, string(id), known.Seq, seq)
+	if err != nil {
+		return runner.Loaded{}, fmt.Errorf("load journal of run %s: %w", id, err)
+	}
+	facts, err := pgx.CollectRows(rows, scanFact)
+	if err != nil {
+		return runner.Loaded{}, fmt.Errorf("load journal of run %s: %w", id, err)
+	}
+	for _, f := range facts {
+		if err := l.State.Apply(f); err != nil {
+			return runner.Loaded{}, err
+		}
+	}
+	if l.State.Seq != seq {
+		return runner.Loaded{}, fmt.Errorf("run %s: the journal ends at row %d, the run is at %d", id, l.State.Seq, seq)
+	}
+	return l, nil
+}
+
+func scanFact(row pgx.CollectableRow) (runner.Fact, error) {
+	var f runner.Fact
+	err := row.Scan(&f.Seq, &f.Kind, &f.Status, &f.Cause, &f.Inbound, &f.Worker, &f.At, &f.Data)
+	return f, err
+}
+
+const rowsOf = `
+SELECT seq, kind, status, cause, inbound, worker, at, data
+FROM runner.journal WHERE run_id = $1 AND cause = $2 ORDER BY seq`
+
+// RowsOf implements runner.Store.
+func (s *Store) RowsOf(ctx context.Context, id events.RunID, cause string) ([]runner.Fact, error) {
+	rows, err := s.pool.Query(ctx, rowsOf, string(id), cause)
+	if err != nil {
+		return nil, fmt.Errorf("rows of %s in run %s: %w", cause, id, err)
+	}
+	return pgx.CollectRows(rows, scanFact)
+}
+
+// The one commit. $1.. the run row, then the arrays of rows, pending items and
+// timers. Every later part hangs on "run": without the version nothing happens.
+const commitTail = `,
+entry AS (
+    INSERT INTO runner.journal (run_id, seq, kind, status, cause, inbound, worker, at, data)
+    SELECT run.run_id, j.seq, j.kind, j.status, $3, j.inbound, $4, run.at, j.data::json
+    FROM run, unnest($5::bigint[], $6::text[], $7::text[], $8::boolean[], $9::text[]) AS j(seq, kind, status, inbound, data)),
+gone AS (DELETE FROM runner.pending p USING run WHERE p.run_id = run.run_id AND p.item = ANY($10::text[])),
+open AS (
+    INSERT INTO runner.pending (run_id, namespace, item, kind, detail)
+    SELECT run.run_id, $11, i.item, i.kind, i.detail FROM run, unnest($12::text[], $13::text[], $14::text[]) AS i(item, kind, detail)
+    ON CONFLICT (run_id, item) DO NOTHING),
+off AS (DELETE FROM runner.timers t USING run WHERE t.run_id = run.run_id AND t.timer = ANY($15::text[])),
+armed AS (
+    INSERT INTO runner.timers (run_id, timer, due, next_try)
+    SELECT run.run_id, t.timer, t.due, t.due FROM run, unnest($16::text[], $17::timestamptz[]) AS t(timer, due)
+    ON CONFLICT (run_id, timer) DO NOTHING)
+SELECT claim_epoch, at FROM run`
+
+const createRun = `
+WITH run AS (
+    INSERT INTO runner.runs (run_id, namespace, kind, name, digest, status, seq, waiting, input, output, error, labels, trigger, principal,
+        parent_run_id, parent_item, paused_for, model_calls, tool_calls, tokens, claim_worker, claim_epoch, claim_cause, claim_at, accepted_at, ended_at)
+    VALUES ($1, $11, $18, $19, $20, $21, $2, $22, $23::json, $24::json, $25::json, $26::jsonb, $27::json, $28,
+        $29, $30, $31, $32, $33, $34, $35, CASE WHEN $35::text IS NULL THEN 0 ELSE 1 END, CASE WHEN $35::text IS NOT NULL THEN $3::text END,
+        CASE WHEN $35::text IS NOT NULL THEN clock_timestamp() END, $36, CASE WHEN $37::boolean THEN clock_timestamp() END)
+    ON CONFLICT (run_id) DO NOTHING
+    RETURNING run_id, claim_epoch, created_at AS at)` + commitTail
+
+const updateRun = `
+WITH run AS (
+    UPDATE runner.runs SET seq = $2, status = $18, waiting = $19, output = coalesce($20::json, output), error = coalesce($21::json, error),
+        paused_for = $22, model_calls = $23, tool_calls = $24, tokens = $25,
+        claim_worker = CASE $26 WHEN 1 THEN $27 WHEN 2 THEN NULL ELSE claim_worker END,
+        claim_epoch = CASE $26 WHEN 1 THEN claim_epoch + 1 ELSE claim_epoch END,
+        claim_cause = CASE $26 WHEN 1 THEN $28 WHEN 2 THEN NULL ELSE claim_cause END,
+        claim_at = CASE $26 WHEN 1 THEN clock_timestamp() WHEN 2 THEN NULL ELSE claim_at END,
+        attempts = CASE WHEN $29 > 0 THEN 0 ELSE attempts END,
+        updated_at = clock_timestamp(),
+        ended_at = CASE WHEN $30::boolean THEN clock_timestamp() ELSE ended_at END,
+        cancelled_at = coalesce(cancelled_at, $31)
+    WHERE run_id = $1 AND seq = $32
+      AND ($29 = 0 OR claim_epoch = $29 AND claim_worker = $27)
+      AND ($26 <> 1 OR claim_worker IS NULL)
+    RETURNING run_id, claim_epoch, updated_at AS at)` + commitTail
+
+// Create implements runner.Store.
+func (s *Store) Create(ctx context.Context, c runner.Commit) (int64, time.Time, error) {
+	st := c.After
+	var claimer *string
+	if c.Claim == runner.ClaimTake {
+		claimer = &c.Worker
+	}
+	var parentRun, parentItem *string
+	if p := st.Started.Parent; p != nil {
+		parentRun, parentItem = ptr(string(p.RunID)), &p.Item
+	}
+	labels := st.Started.Labels
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	args := append(commitArgs(c),
+		st.Started.Ref.Kind, st.Started.Ref.Name, string(st.Started.Ref.Digest), st.Status(), st.Waiting(),
+		jsonText(st.Started.Input), jsonText(st.Ending.Output), problemText(st.Ending.Error), marshalText(labels), marshalText(st.Started.Trigger), st.Started.Principal,
+		parentRun, parentItem, pausedFor(st), st.ModelCalls, st.ToolCalls, st.Usage.Total(), claimer, st.Started.AcceptedAt, st.End != "")
+	return s.run(ctx, createRun, st.RunID, args)
+}
+
+// Commit implements runner.Store.
+func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, error) {
+	st := c.After
+	var cancelled *time.Time
+	if st.Cancel != nil && !c.CancelledAt.IsZero() {
+		cancelled = &c.CancelledAt
+	}
+	args := append(commitArgs(c),
+		st.Status(), st.Waiting(), jsonText(st.Ending.Output), problemText(st.Ending.Error), pausedFor(st), st.ModelCalls, st.ToolCalls, st.Usage.Total(),
+		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq)
+	if c.Settle == nil {
+		return s.run(ctx, updateRun, st.RunID, args)
+	}
+	var epoch int64
+	var at time.Time
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, updateRun, args...).Scan(&epoch, &at); err != nil {
+			return err
+		}
+		return settle(ctx, tx, *c.Settle)
+	})
+	return epoch, at, conflict(st.RunID, err)
+}
+
+func (s *Store) run(ctx context.Context, query string, id events.RunID, args []any) (epoch int64, at time.Time, err error) {
+	err = s.pool.QueryRow(ctx, query, args...).Scan(&epoch, &at)
+	return epoch, at, conflict(id, err)
+}
+
+func conflict(id events.RunID, err error) error {
+	if errors.Is(err, pgx.ErrNoRows) || uniqueViolation(err) {
+		return fmt.Errorf("run %s: %w", id, runner.ErrVersionConflict)
+	}
+	if err != nil {
+		return fmt.Errorf("commit run %s: %w", id, err)
+	}
+	return nil
+}
+
+// commitArgs are $1 to $17, which both statements share.
+func commitArgs(c runner.Commit) []any {
+	var seqs []int64
+	var kinds, statuses, data []string
+	var inbound []bool
+	for _, f := range c.Facts {
+		seqs, kinds, statuses = append(seqs, f.Seq), append(kinds, f.Kind), append(statuses, f.Status)
+		inbound, data = append(inbound, f.Inbound), append(data, string(f.Data))
+	}
+	var before []runner.Pending
+	var timersBefore []runner.Timer
+	if c.Before != nil {
+		before, timersBefore = c.Before.PendingItems(), c.Before.Timers(c.CancelledAt)
+	}
+	gone, opened := diff(before, c.After.PendingItems(), func(p runner.Pending) string { return p.Item })
+	off, armed := diff(timersBefore, c.After.Timers(c.CancelledAt), func(t runner.Timer) string { return t.Name })
+	var items, itemKinds, details, timers []string
+	var dues []time.Time
+	for _, p := range opened {
+		items, itemKinds, details = append(items, p.Item), append(itemKinds, p.Kind), append(details, p.Detail)
+	}
+	for _, t := range armed {
+		timers, dues = append(timers, t.Name), append(dues, t.Due)
+	}
+	cause := c.Cause
+	if len(c.Facts) > 0 {
+		cause = c.Facts[0].Cause
+	}
+	return []any{string(c.After.RunID), c.After.Seq, cause, c.Worker, seqs, kinds, statuses, inbound, data,
+		keys(gone, func(p runner.Pending) string { return p.Item }), c.After.Namespace, items, itemKinds, details,
+		keys(off, func(t runner.Timer) string { return t.Name }), timers, dues}
+}
+
+// diff splits two lists by key: what only before has and what only after has.
+func diff[T any](before, after []T, key func(T) string) (gone, added []T) {
+	had := map[string]bool{}
+	for _, v := range before {
+		had[key(v)] = true
+	}
+	has := map[string]bool{}
+	for _, v := range after {
+		has[key(v)] = true
+		if !had[key(v)] {
+			added = append(added, v)
+		}
+	}
+	for _, v := range before {
+		if !has[key(v)] {
+			gone = append(gone, v)
+		}
+	}
+	return gone, added
+}
+
+func keys[T any](list []T, key func(T) string) []string {
+	out := make([]string, 0, len(list))
+	for _, v := range list {
+		out = append(out, key(v))
+	}
+	return out
+}
+
+func pausedFor(st *runner.State) string {
+	if st.Pause == nil || st.End != "" {
+		return ""
+	}
+	return st.Pause.Pool
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func jsonText(raw json.RawMessage) *string {
+	if len(raw) == 0 {
+		return nil
+	}
+	return ptr(string(raw))
+}
+
+func problemText(p *events.Problem) *string {
+	if p == nil {
+		return nil
+	}
+	return ptr(marshalText(p))
+}
+
+func marshalText(v any) string {
+	return string(must(events.Marshal(v)))
+}
+
+func uniqueViolation(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "23505"
+}

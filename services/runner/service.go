@@ -1,0 +1,159 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+)
+
+// Config is what an operator sets.
+type Config struct {
+	ModelSlots  int           `default:"32" help:"Model calls at once in this process."`
+	MaxAttempts int           `default:"5" help:"Workers that a run may lose in a row before it is parked for a person."`
+	DoctorEvery time.Duration `default:"5s" help:"How often pending work without progress is looked for."`
+}
+
+// Validate joins every problem it finds.
+func (c Config) Validate() error {
+	var errs []error
+	if c.ModelSlots < 1 || c.ModelSlots > 10_000 {
+		errs = append(errs, fmt.Errorf("runner-model-slots is %d, want 1 to 10000", c.ModelSlots))
+	}
+	if c.MaxAttempts < 1 {
+		errs = append(errs, fmt.Errorf("runner-max-attempts is %d, want at least 1", c.MaxAttempts))
+	}
+	if c.DoctorEvery < 100*time.Millisecond {
+		errs = append(errs, fmt.Errorf("runner-doctor-every is %s, want at least 100ms", c.DoctorEvery))
+	}
+	return errors.Join(errs...)
+}
+
+// Publisher puts a message on the bus and returns when it is stored.
+type Publisher interface {
+	Publish(ctx context.Context, m events.Message) error
+}
+
+// Heart is this process's heartbeat in the database.
+type Heart interface {
+	Fresh() bool
+	WaitFresh(ctx context.Context) error
+}
+
+// Definitions reads immutable versions by digest.
+type Definitions interface {
+	Agent(ctx context.Context, namespace string, d events.Digest) (*spec.Agent, error)
+	Flow(ctx context.Context, namespace string, d events.Digest) (*spec.Flow, error)
+	Tool(ctx context.Context, namespace string, d events.Digest) (*spec.Tool, error)
+	Model(ctx context.Context, namespace string, d events.Digest) (*spec.Model, error)
+	Budget(ctx context.Context, namespace string, d events.Digest) (*spec.Budget, error)
+	// CurrentDigest resolves a name to its newest version.
+	CurrentDigest(ctx context.Context, namespace, kind, name string) (events.Digest, error)
+}
+
+// Model makes one model call. Errors are *ModelError, or the context's.
+type Model interface {
+	Answer(ctx context.Context, r Request) (Answer, error)
+}
+
+// Request is one model call.
+type Request struct {
+	RunID     events.RunID
+	Seq       int64
+	Epoch     int64
+	Model     *spec.Model
+	System    string
+	Tools     []NamedTool
+	Entries   []Entry
+	MaxTokens int64
+}
+
+// NamedTool is a tool as the model is shown it.
+type NamedTool struct {
+	Name string
+	*spec.Tool
+}
+
+// Lag reads how much a consumer has to do.
+type Lag interface {
+	Pending(ctx context.Context, stream, durable string) (uint64, error)
+}
+
+// Service is one runner process.
+type Service struct {
+	cfg    Config
+	worker string
+	store  Store
+	bus    Publisher
+	heart  Heart
+	defs   Definitions
+	model  Model
+	lag    Lag
+	log    *slog.Logger
+	slots  *Slots
+
+	locks  runLocks
+	cache  *stateCache
+	mu     sync.Mutex
+	active map[events.RunID]int64 // epoch of the model call that this process makes
+}
+
+// Deps are the adapters of a service.
+type Deps struct {
+	Worker string // unique per process start
+	Store  Store
+	Bus    Publisher
+	Heart  Heart
+	Defs   Definitions
+	Model  Model
+	Lag    Lag
+	Log    *slog.Logger
+}
+
+// New returns a service that is ready to handle messages. It starts nothing.
+func New(cfg Config, d Deps) *Service {
+	return &Service{
+		cfg: cfg, worker: d.Worker, store: d.Store, bus: d.Bus, heart: d.Heart, defs: d.Defs, model: d.Model, lag: d.Lag,
+		log:   d.Log.With("worker", d.Worker),
+		slots: NewSlots(cfg.ModelSlots), cache: newStateCache(4096), active: map[events.RunID]int64{},
+	}
+}
+
+// Slots bounds the model calls of this process. It is shared by the commits
+// that take a claim at once and by the puller of steps.
+func (s *Service) Slots() *Slots { return s.slots }
+
+// Run moves timers and asks about work without progress, until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { s.runTimers(ctx) })
+	wg.Go(func() { s.runDoctor(ctx) })
+	wg.Wait()
+	return nil
+}
+
+func (s *Service) setActive(id events.RunID, epoch int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if epoch == 0 {
+		delete(s.active, id)
+	} else {
+		s.active[id] = epoch
+	}
+}
+
+func (s *Service) activeEpoch(id events.RunID) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.active[id]
+}
+
+func (s *Service) logFor(id events.RunID) *slog.Logger {
+	return s.log.With(telemetry.KeyRunID, string(id))
+}

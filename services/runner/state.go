@@ -1,0 +1,366 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Fact is one journal row. Its event is a pure function of it.
+type Fact struct {
+	Seq  int64
+	Kind string // events.Fact…
+	// Status is the run's status after this row.
+	Status string
+	// Cause is the logical id of the message that led to the row. Several rows
+	// may share one.
+	Cause string
+	// Inbound marks the row that records the message itself; (run, cause) is
+	// unique among those.
+	Inbound bool
+	Worker  string
+	At      time.Time // by the database clock; zero until committed
+	Data    json.RawMessage
+}
+
+// State is a run folded from its journal. Fold never decides: the same rows
+// give the same state in every release that can read them.
+type State struct {
+	RunID     events.RunID
+	Namespace string
+	Seq       int64 // of the last row; the run's version
+	Started   events.RunStarted
+
+	Turns []Turn
+	Calls map[events.CallID]*Call
+	Items map[string]*Item // children by pending item
+	Steps map[string]*Step // flow steps that have begun
+
+	ModelCalls int64 // answers and failed attempts
+	ToolCalls  int64 // calls that were sent or asked; refused ones cost nothing
+	Usage      events.Usage
+	Raised     map[string]int64 // ceilings lifted by command: "toolCalls", "modelCalls", "tokens"
+
+	Retry     *Retry         // a failed model call that waits for its timer
+	Failures  int            // failed model attempts in a row
+	Pause     *events.Paused // why it stands still
+	Cancel    *events.Cancelling
+	CancelSeq int64
+	Attention *events.Problem
+	End       string // final status, empty before the end
+	Ending    events.Ending
+
+	Causes map[string]int64 // inbound causes and the row that recorded each
+}
+
+// Turn is one answer of the model with the calls it asked for.
+type Turn struct {
+	Seq    int64
+	Answer events.ModelAnswered
+}
+
+// Call is one tool call of an answer.
+type Call struct {
+	events.AskedCall
+	Turn     int
+	State    string // callHeld, callAsked, callSent, callDoubt, callDone
+	Done     *events.ToolCompleted
+	Doubt    events.ApprovalID   // open question about an unknown outcome
+	Doubts   []events.ApprovalID // every such question of this call
+	Approved *events.ApprovalDecision
+	Verdict  *events.ApprovalDecision // how a person settled the doubt
+	Since    int64                    // row that brought it into State
+}
+
+const (
+	callHeld  = "held"  // not sent: the run was paused
+	callAsked = "asked" // waits for a person's yes
+	callSent  = "sent"  // with the tools service
+	callDoubt = "doubt" // outcome unknown, a person was asked
+	callDone  = "done"  // has its one result
+)
+
+// Item is one child run of a flow.
+type Item struct {
+	events.Child
+	Step  string
+	Index int
+	Done  *events.ChildCompleted
+	Since int64
+}
+
+// Step is a flow step that has begun.
+type Step struct {
+	Name    string
+	Total   int
+	Started int // items started so far, in order
+	Ended   int
+	Failed  int
+}
+
+// Retry is the wait between two attempts of a model call.
+type Retry struct {
+	Timer string
+	At    time.Time
+}
+
+// NewState returns the state of a run without rows.
+func NewState(id events.RunID, namespace string) *State {
+	return &State{
+		RunID: id, Namespace: namespace,
+		Calls: map[events.CallID]*Call{}, Items: map[string]*Item{}, Steps: map[string]*Step{},
+		Raised: map[string]int64{}, Causes: map[string]int64{},
+	}
+}
+
+// Clone copies the state deeply enough that folding into the copy leaves the
+// original alone. Bodies are shared: they are never written.
+func (s *State) Clone() *State {
+	c := *s
+	c.Turns = slices.Clip(s.Turns)
+	c.Calls = cloneValues(s.Calls)
+	c.Items = cloneValues(s.Items)
+	c.Steps = cloneValues(s.Steps)
+	c.Raised = maps.Clone(s.Raised)
+	c.Causes = maps.Clone(s.Causes)
+	return &c
+}
+
+func cloneValues[K comparable, V any](m map[K]*V) map[K]*V {
+	out := make(map[K]*V, len(m))
+	for k, v := range m {
+		copied := *v
+		out[k] = &copied
+	}
+	return out
+}
+
+// Apply folds one row. It fails on a gap in seq and on a body that does not
+// decode: a run is never continued from hollow state.
+func (s *State) Apply(f Fact) error {
+	if f.Seq != s.Seq+1 {
+		return fmt.Errorf("run %s: row %d follows row %d", s.RunID, f.Seq, s.Seq)
+	}
+	if err := s.apply(f); err != nil {
+		return fmt.Errorf("run %s row %d %s: %w", s.RunID, f.Seq, f.Kind, err)
+	}
+	s.Seq = f.Seq
+	if f.Inbound {
+		s.Causes[f.Cause] = f.Seq
+	}
+	return nil
+}
+
+func (s *State) apply(f Fact) error {
+	switch f.Kind {
+	case events.FactStarted:
+		return json.Unmarshal(f.Data, &s.Started)
+	case events.FactModelAnswered:
+		return decodeInto(f, func(a events.ModelAnswered) error { s.answered(f.Seq, a); return nil })
+	case events.FactModelFailed:
+		return decodeInto(f, func(m events.ModelFailed) error { s.modelFailed(f.Seq, m); return nil })
+	case events.FactToolCompleted:
+		return decodeInto(f, func(t events.ToolCompleted) error { return s.toolCompleted(f.Seq, t) })
+	case events.FactApprovalDecided:
+		return decodeInto(f, func(d events.ApprovalDecision) error { return s.decided(f.Seq, d) })
+	case events.FactChildrenStarted:
+		return decodeInto(f, func(c events.ChildrenStarted) error { s.childrenStarted(f.Seq, c); return nil })
+	case events.FactChildCompleted:
+		return decodeInto(f, s.childCompleted)
+	case events.FactTimerFired:
+		return decodeInto(f, func(t events.TimerFired) error { s.timerFired(t); return nil })
+	case events.FactPaused:
+		return decodeInto(f, func(p events.Paused) error { s.Pause = &p; return nil })
+	case events.FactResumed:
+		return decodeInto(f, func(r events.Resumed) error {
+			s.Pause, s.Attention, s.Failures = nil, nil, 0
+			return s.release(f.Seq, r.Release)
+		})
+	case events.FactBudgetRaised:
+		return decodeInto(f, func(r events.Raised) error { s.raised(f.Seq, r); return s.release(f.Seq, r.Release) })
+	case events.FactCancelRequested:
+		return decodeInto(f, func(c events.Cancelling) error { s.cancelling(f.Seq, c); return nil })
+	case events.FactAttention:
+		return decodeInto(f, func(e events.Ending) error { s.Attention = e.Error; return nil })
+	case events.FactCompleted, events.FactFailed, events.FactCancelled, events.FactExpired:
+		return decodeInto(f, func(e events.Ending) error { s.end(f.Kind, e); return nil })
+	case events.FactSignalReceived, events.FactLateResult:
+		return nil
+	}
+	return fmt.Errorf("kind %q is newer than this release", f.Kind)
+}
+
+func decodeInto[T any](f Fact, use func(T) error) error {
+	var body T
+	if err := json.Unmarshal(f.Data, &body); err != nil {
+		return err
+	}
+	return use(body)
+}
+
+func (s *State) answered(seq int64, a events.ModelAnswered) {
+	s.ModelCalls++
+	s.Failures = 0
+	s.Usage.InputTokens += a.Usage.InputTokens
+	s.Usage.OutputTokens += a.Usage.OutputTokens
+	s.Usage.CacheReadTokens += a.Usage.CacheReadTokens
+	s.Usage.CacheWriteTokens += a.Usage.CacheWriteTokens
+	s.Turns = append(s.Turns, Turn{Seq: seq, Answer: a})
+	for _, asked := range a.Calls {
+		c := &Call{AskedCall: asked, Turn: len(s.Turns) - 1, Since: seq}
+		s.route(c)
+		s.Calls[asked.CallID] = c
+	}
+}
+
+func (s *State) route(c *Call) {
+	switch c.Route {
+	case events.RouteSend:
+		c.State = callSent
+		s.ToolCalls++
+	case events.RouteAsk:
+		c.State = callAsked
+		s.ToolCalls++
+	case events.RouteHold:
+		c.State = callHeld
+	default:
+		c.State = callDone
+		c.Done = &events.ToolCompleted{CallID: c.CallID, RunID: s.RunID, Tool: c.Tool, Status: events.CallFailed, Error: c.Problem}
+	}
+}
+
+func (s *State) release(seq int64, calls []events.AskedCall) error {
+	for _, asked := range calls {
+		c, ok := s.Calls[asked.CallID]
+		if !ok {
+			return fmt.Errorf("released call %s was never asked", asked.CallID)
+		}
+		c.AskedCall, c.Since = asked, seq
+		s.route(c)
+	}
+	return nil
+}
+
+func (s *State) modelFailed(seq int64, m events.ModelFailed) {
+	s.ModelCalls++
+	s.Failures++
+	if m.RetryAt != nil {
+		s.Retry = &Retry{Timer: retryTimer(seq), At: *m.RetryAt}
+	}
+}
+
+func retryTimer(seq int64) string  { return fmt.Sprintf("retry-%d", seq) }
+func cancelTimer(seq int64) string { return fmt.Sprintf("cancel-%d", seq) }
+
+func (s *State) toolCompleted(seq int64, t events.ToolCompleted) error {
+	c, ok := s.Calls[t.CallID]
+	if !ok {
+		return fmt.Errorf("call %s was never asked", t.CallID)
+	}
+	c.Since = seq
+	if t.Status == events.CallUnknown && t.InDoubt == "ask" && t.Settled == "" && s.Cancel == nil {
+		c.State, c.Doubt, c.Done = callDoubt, events.NewApprovalID(t.CallID, "d", seq), &t
+		c.Doubts = append(slices.Clip(c.Doubts), c.Doubt)
+		return nil
+	}
+	c.State, c.Done, c.Doubt = callDone, &t, ""
+	return nil
+}
+
+func (s *State) decided(seq int64, d events.ApprovalDecision) error {
+	c, ok := s.Calls[d.CallID]
+	if !ok {
+		return fmt.Errorf("approval %s is about call %s, which was never asked", d.ApprovalID, d.CallID)
+	}
+	c.Since = seq
+	if d.Kind == events.ApprovalDoubt {
+		// The ledger is told and answers with the settled outcome. Nobody's
+		// decision (expired, withdrawn) leaves it unknown.
+		c.Doubt = ""
+		switch d.Decision {
+		case events.Happened, events.NotHappened, events.GiveUp:
+			c.State, c.Verdict = callSent, &d
+		default:
+			c.State = callDone
+		}
+		return nil
+	}
+	if d.Decision == events.Approve {
+		c.State, c.Approved = callSent, &d
+		return nil
+	}
+	c.State = callDone
+	c.Done = &events.ToolCompleted{CallID: c.CallID, RunID: s.RunID, Tool: c.Tool, Status: events.CallFailed, Error: refusal(d)}
+	return nil
+}
+
+func (s *State) childrenStarted(seq int64, c events.ChildrenStarted) {
+	st, ok := s.Steps[c.Step]
+	if !ok {
+		st = &Step{Name: c.Step, Total: c.Total}
+		s.Steps[c.Step] = st
+	}
+	for _, child := range c.Children {
+		s.Items[child.Item] = &Item{Child: child, Step: c.Step, Index: st.Started, Since: seq}
+		st.Started++
+	}
+}
+
+func (s *State) childCompleted(c events.ChildCompleted) error {
+	item, ok := s.Items[c.Item]
+	if !ok {
+		return fmt.Errorf("child item %s was never started", c.Item)
+	}
+	item.Done = &c
+	st := s.Steps[item.Step]
+	st.Ended++
+	if c.Status != events.StatusCompleted {
+		st.Failed++
+	}
+	return nil
+}
+
+func (s *State) timerFired(t events.TimerFired) {
+	if s.Retry != nil && s.Retry.Timer == t.Timer {
+		s.Retry = nil
+	}
+	if s.Cancel != nil && t.Timer == cancelTimer(s.CancelSeq) {
+		s.CancelSeq = 0
+	}
+}
+
+func (s *State) raised(_ int64, r events.Raised) {
+	if _, shared := sharedPool(r.Budget); !shared {
+		s.Raised[r.Budget] = r.To
+	}
+	if s.Pause != nil && s.Pause.By == pausedByBudget {
+		s.Pause = nil
+	}
+}
+
+func (s *State) cancelling(seq int64, c events.Cancelling) {
+	s.Cancel, s.CancelSeq, s.Retry = &c, seq, nil
+	for _, call := range s.Calls {
+		switch call.State {
+		case callHeld, callAsked:
+			call.State, call.Since = callDone, seq
+			call.Done = &events.ToolCompleted{CallID: call.CallID, RunID: s.RunID, Tool: call.Tool, Status: events.CallRevoked,
+				Error: &events.Problem{Code: "cancelled", Message: "the run was cancelled before this call began"}}
+		case callDoubt:
+			call.State, call.Doubt, call.Since = callDone, "", seq
+		}
+	}
+}
+
+func (s *State) end(kind string, e events.Ending) {
+	s.Ending = e
+	s.Attention, s.Pause = nil, nil
+	s.End = map[string]string{
+		events.FactCompleted: events.StatusCompleted, events.FactFailed: events.StatusFailed,
+		events.FactCancelled: events.StatusCancelled, events.FactExpired: events.StatusExpired,
+	}[kind]
+}

@@ -1,0 +1,141 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Loaded is a run as read: its state, its claim and the database's time.
+type Loaded struct {
+	State       *State
+	Claim       Claim
+	Now         time.Time
+	CancelledAt time.Time // when the cancel was committed, zero without one
+	Attempts    int       // takeovers since the last progress
+}
+
+// Claim names the worker that is making the owed model call.
+type Claim struct {
+	Worker string // empty: nobody
+	Epoch  int64  // rises with every claim and every takeover
+	Cause  string // the message whose redelivery may take over
+}
+
+// Held reports whether somebody has the claim.
+func (c Claim) Held() bool { return c.Worker != "" }
+
+// Commit is one guarded write of a run: the rows, and what follows from the
+// state after them.
+type Commit struct {
+	Before *State
+	After  *State
+	Facts  []Fact
+	// Guard, when Epoch is not zero, also demands that the claim is still this
+	// one.
+	Guard Claim
+	// Claim is the claim after the commit: ClaimKeep leaves it, ClaimTake makes
+	// it Worker's with a higher epoch, ClaimClear drops it.
+	Claim  ClaimChange
+	Worker string
+	Cause  string
+	// CancelledAt is the moment that cancel timers count from.
+	CancelledAt time.Time
+	Settle      *Settlement
+}
+
+// ClaimChange is what a commit does to the claim.
+type ClaimChange int
+
+const (
+	ClaimKeep ClaimChange = iota
+	ClaimTake
+	ClaimClear
+)
+
+// Store keeps runs. Every method reads or writes committed state; none caches
+// beyond the call. All are safe for concurrent use.
+type Store interface {
+	// Load folds the run's rows on top of known (nil for none), reading only
+	// newer ones. It returns ErrNoRun when there is no row.
+	Load(ctx context.Context, id events.RunID, known *State) (Loaded, error)
+	// Create inserts the run with its first rows. It returns ErrVersionConflict
+	// when a row exists; epoch is set when the commit took the claim.
+	Create(ctx context.Context, c Commit) (epoch int64, at time.Time, err error)
+	// Commit appends rows under the version of Before and the Guard. It returns
+	// ErrVersionConflict when neither applies; nothing is written then.
+	Commit(ctx context.Context, c Commit) (epoch int64, at time.Time, err error)
+	// RowsOf returns the rows of a cause, in order.
+	RowsOf(ctx context.Context, id events.RunID, cause string) ([]Fact, error)
+	// Claim takes a free claim at row seq. It returns ErrVersionConflict when
+	// the run moved or somebody has it.
+	Claim(ctx context.Context, id events.RunID, seq int64, worker, cause string) (epoch int64, err error)
+	// TakeOver moves the claim old to worker (or drops it when worker is empty)
+	// if old's worker is dead by the database's clock and taker is fresh. It
+	// returns ErrOwnerAlive otherwise.
+	TakeOver(ctx context.Context, id events.RunID, old Claim, taker, worker, cause string) (epoch int64, attempts int, err error)
+	// Release drops a claim that is still this one.
+	Release(ctx context.Context, id events.RunID, c Claim) error
+
+	// Reserve books amount tokens of the pools for one model call; a repeat for
+	// the same run, row and epoch is free.
+	Reserve(ctx context.Context, r Reservation) (Reserved, error)
+	// Unreserve gives back a reservation whose call was never made.
+	Unreserve(ctx context.Context, r Reservation) error
+	// RaisePool lifts a pool's ceiling to at least to, in its current window.
+	RaisePool(ctx context.Context, namespace string, p Pool, to int64) error
+	// PausedFor lists runs that are paused for a pool, at most limit.
+	PausedFor(ctx context.Context, namespace, pool string, limit int) ([]events.RunID, error)
+
+	// DueTimers takes timers that are due; each is hidden for 30 s.
+	DueTimers(ctx context.Context, limit int) (due []DueTimer, next time.Duration, err error)
+	// DueNudges takes pending items that made no progress; each is hidden for
+	// twice as long as before.
+	DueNudges(ctx context.Context, limit int) ([]DueNudge, error)
+	// Reject keeps a message that no run can take.
+	Reject(ctx context.Context, m events.Received, code, detail string) error
+}
+
+// DueTimer is a timer that fell due.
+type DueTimer struct {
+	RunID events.RunID
+	Timer Timer
+	Try   int
+}
+
+// DueNudge is a pending item to ask about again.
+type DueNudge struct {
+	RunID     events.RunID
+	Namespace string
+	Item      string
+	Try       int
+	Since     time.Time
+}
+
+// Reservation books tokens of shared pools for one model call.
+type Reservation struct {
+	RunID     events.RunID
+	Namespace string
+	Seq       int64
+	Epoch     int64
+	Pools     []Pool
+	Amount    int64
+}
+
+// Reserved is the outcome of a reservation.
+type Reserved struct {
+	OK bool
+	// Refused names the pool without room. Full says that its settled use alone
+	// leaves none, so that only a raise helps; else others' reservations are in
+	// the way and will be settled soon.
+	Refused string
+	Full    bool
+	Reason  string
+}
+
+// Settlement replaces a reservation by what the call really used.
+type Settlement struct {
+	Reservation
+	Used int64
+}

@@ -1,0 +1,307 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/failpoint"
+	"github.com/holdfast-run/holdfast/internal/fault"
+	"github.com/holdfast-run/holdfast/internal/lifecycle"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// HandleStep takes an owed model call. The puller has a slot for it.
+func (s *Service) HandleStep(ctx context.Context, m events.Received) error {
+	id, _, err := runOf(m)
+	if err != nil {
+		return err
+	}
+	unlock, err := s.locks.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	next, err := s.stepOnce(ctx, id, m)
+	unlock()
+	if err != nil || next == nil {
+		return err
+	}
+	return s.thinkWith(ctx, *next, func() {})
+}
+
+func (s *Service) stepOnce(ctx context.Context, id events.RunID, m events.Received) (*claimed, error) {
+	for {
+		l, err := s.store.Load(ctx, id, s.cache.get(id))
+		if errors.Is(err, ErrNoRun) {
+			return nil, fault.Terminal("unknown_run", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.cache.put(l.State)
+		plan, err := s.plan(ctx, l.State)
+		if err != nil {
+			return nil, err
+		}
+		// A step that was redelivered re-publishes what its answer said.
+		if m.Redelivered() {
+			rows, err := s.store.RowsOf(ctx, id, m.ID)
+			if err != nil {
+				return nil, err
+			}
+			for _, f := range rows {
+				if err := s.send(ctx, l.State, plan, []Fact{f}, f.At); err != nil {
+					return nil, err
+				}
+			}
+		}
+		next, err := s.drive(ctx, l, plan, m)
+		if !errors.Is(err, ErrVersionConflict) {
+			return next, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// think makes the model calls of a claim that a fact's commit took, then gives
+// its slot back.
+func (s *Service) think(ctx context.Context, c claimed) error {
+	return s.thinkWith(ctx, c, s.slots.Release)
+}
+
+func (s *Service) thinkWith(ctx context.Context, c claimed, release func()) error {
+	defer release()
+	defer s.setActive(c.run, 0)
+	for {
+		again, err := s.turn(ctx, c)
+		if err != nil {
+			return s.handOver(ctx, &c, err)
+		}
+		if !again {
+			return nil
+		}
+	}
+}
+
+// turn makes one model call and commits its outcome. It returns true when the
+// run owes another call that the same claim covers.
+func (s *Service) turn(ctx context.Context, c claimed) (again bool, err error) {
+	l, plan, err := s.ownedState(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	request, err := s.request(l.State, plan, c)
+	if err != nil {
+		return false, fault.Terminal("transcript", err)
+	}
+	if !s.heart.Fresh() {
+		// Asleep since the claim? Then somebody may have taken over: wait until
+		// the database has seen this process again and read the claim once more.
+		if err := s.heart.WaitFresh(ctx); err != nil {
+			return false, err
+		}
+		if l, plan, err = s.ownedState(ctx, c); err != nil {
+			return false, err
+		}
+	}
+	if !l.State.OwesModelCall() { // paused, cancelled or ended since the claim
+		s.unreserve(ctx, l.State, plan, c.Epoch)
+		return false, s.store.Release(ctx, c.run, Claim{Worker: s.worker, Epoch: c.Epoch})
+	}
+	if err := failpoint.Hit("runner.claimed", string(c.run)); err != nil {
+		return false, err
+	}
+	answer, callErr := s.model.Answer(ctx, request)
+	if callErr != nil && ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if err := failpoint.Hit("runner.answered", string(c.run)); err != nil {
+		return false, err
+	}
+	return s.conclude(ctx, c, request, answer, callErr)
+}
+
+// ownedState loads the run and checks that the claim is still c's.
+func (s *Service) ownedState(ctx context.Context, c claimed) (Loaded, *Plan, error) {
+	l, err := s.store.Load(ctx, c.run, s.cache.get(c.run))
+	if err != nil {
+		return Loaded{}, nil, err
+	}
+	if l.Claim.Epoch != c.Epoch || l.Claim.Worker != s.worker {
+		return Loaded{}, nil, fmt.Errorf("run %s epoch %d, now %d: %w: %w", c.run, c.Epoch, l.Claim.Epoch, ErrFenced, fault.ErrLost)
+	}
+	s.cache.put(l.State)
+	plan, err := s.plan(ctx, l.State)
+	return l, plan, err
+}
+
+// conclude commits what the model call gave. While the epoch is ours an answer
+// is never thrown away: on a conflict, and on a commit whose reply was lost, the
+// run is read again and the same answer decided again.
+func (s *Service) conclude(ctx context.Context, c claimed, r Request, answer Answer, callErr error) (again bool, err error) {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		unlock, err := s.locks.lock(ctx, c.run)
+		if err != nil {
+			return false, err
+		}
+		again, err = s.concludeOnce(ctx, c, r, answer, callErr)
+		unlock()
+		switch {
+		case err == nil || errors.Is(err, fault.ErrLost) || errors.Is(err, errPublish):
+			return again, err
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case errors.Is(err, ErrVersionConflict):
+			continue
+		}
+		if _, terminal := fault.TerminalCode(err); terminal {
+			return false, err
+		}
+		s.logFor(c.run).Warn("answer not committed yet", "err", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+var errPublish = errors.New("committed, not published")
+
+func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer Answer, callErr error) (again bool, err error) {
+	l, err := s.store.Load(ctx, c.run, s.cache.get(c.run))
+	if err != nil {
+		return false, err
+	}
+	plan, err := s.plan(ctx, l.State)
+	if err != nil {
+		return false, err
+	}
+	if mine := ownAnswer(l.State, c, r, answer, callErr); mine != 0 {
+		// The reply of our own commit was lost; the row is there.
+		return s.sendAnswer(ctx, l, plan, c, mine)
+	}
+	if l.Claim.Epoch != c.Epoch || l.Claim.Worker != s.worker {
+		return false, fmt.Errorf("answer for run %s epoch %d, now %d: %w: %w", c.run, c.Epoch, l.Claim.Epoch, ErrFenced, fault.ErrLost)
+	}
+	d, used, err := s.decideOutcome(l, plan, c, answer, callErr)
+	if err != nil {
+		return false, fault.Terminal("decide", err)
+	}
+	commit := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: c.Cause, CancelledAt: cancelMoment(l),
+		Guard: Claim{Worker: s.worker, Epoch: c.Epoch}, Claim: ClaimClear}
+	if len(plan.Pools) > 0 {
+		commit.Settle = &Settlement{Reservation: s.reservation(l.State, plan, r.Seq, c.Epoch, 0), Used: used}
+	}
+	again = d.State.OwesModelCall()
+	if again {
+		reserved, err := s.reserve(ctx, d.State, plan, c.Epoch)
+		if err != nil {
+			return false, err
+		}
+		if again = reserved.OK; again {
+			commit.Claim = ClaimKeep
+		}
+	}
+	_, at, err := s.store.Commit(ctx, commit)
+	if err != nil {
+		if again {
+			s.unreserve(ctx, d.State, plan, c.Epoch)
+		}
+		return false, err
+	}
+	s.cache.put(d.State)
+	if err := failpoint.Hit("runner.answer_committed", string(c.run)); err != nil {
+		return false, err
+	}
+	if err := s.send(ctx, d.State, plan, d.Facts, at); err != nil {
+		return false, fmt.Errorf("%w: %w", errPublish, err)
+	}
+	if d.State.OwesModelCall() && !again {
+		return false, s.publishStep(ctx, d.State, c.Epoch)
+	}
+	return again, nil
+}
+
+func (s *Service) decideOutcome(l Loaded, plan *Plan, c claimed, answer Answer, callErr error) (d Decision, used int64, err error) {
+	if callErr == nil {
+		d, err = DecideAnswer(l.State, plan, answer, c.Claimed, l.Now)
+		return d, answer.Usage.Total(), err
+	}
+	e, ok := errors.AsType[*ModelError](callErr)
+	if !ok {
+		e = &ModelError{Code: "model_call", Retry: true, Err: callErr}
+	}
+	d, err = DecideFailure(l.State, plan, e, c.Claimed, l.Now)
+	return d, 0, err
+}
+
+// ownAnswer finds the row that this very answer was committed in; 0 when it was
+// not.
+func ownAnswer(st *State, c claimed, r Request, answer Answer, callErr error) int64 {
+	if callErr != nil || len(st.Turns) == 0 {
+		return 0
+	}
+	last := st.Turns[len(st.Turns)-1]
+	if last.Seq > r.Seq && last.Answer.Worker == c.Worker && last.Answer.Epoch == c.Epoch && last.Answer.Raw == answer.Raw {
+		return last.Seq
+	}
+	return 0
+}
+
+// sendAnswer publishes the rows of an answer whose commit is known from reading.
+func (s *Service) sendAnswer(ctx context.Context, l Loaded, plan *Plan, c claimed, seq int64) (again bool, err error) {
+	rows, err := s.store.RowsOf(ctx, c.run, c.Cause)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range rows {
+		if f.Seq < seq {
+			continue
+		}
+		if err := s.send(ctx, l.State, plan, []Fact{f}, f.At); err != nil {
+			return false, fmt.Errorf("%w: %w", errPublish, err)
+		}
+	}
+	owes, mine := l.State.OwesModelCall(), l.Claim.Worker == s.worker && l.Claim.Epoch == c.Epoch
+	if owes && !l.Claim.Held() {
+		return false, s.publishStep(ctx, l.State, l.Claim.Epoch)
+	}
+	return owes && mine, nil
+}
+
+func (s *Service) publishStep(ctx context.Context, st *State, epoch int64) error {
+	if err := s.bus.Publish(ctx, StepMessage(st.RunID, st.Namespace, st.Seq, epoch)); err != nil {
+		return fmt.Errorf("%w: %w", errPublish, err)
+	}
+	return nil
+}
+
+// handOver lets go of a claim when this process is stopping, so that another
+// takes the call at once: the claim is dropped, a step published, the message
+// acknowledged. Any other error goes back as it is.
+func (s *Service) handOver(ctx context.Context, c *claimed, err error) error {
+	if c == nil || !errors.Is(err, lifecycle.ErrStopping) {
+		return err
+	}
+	s.setActive(c.run, 0)
+	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	l, loadErr := s.store.Load(out, c.run, s.cache.get(c.run))
+	if loadErr != nil {
+		return errors.Join(err, loadErr)
+	}
+	if l.Claim.Worker != s.worker || l.Claim.Epoch != c.Epoch {
+		return err
+	}
+	if releaseErr := s.store.Release(out, c.run, l.Claim); releaseErr != nil {
+		return errors.Join(err, releaseErr)
+	}
+	if publishErr := s.publishStep(out, l.State, c.Epoch+1); publishErr != nil {
+		return errors.Join(err, publishErr)
+	}
+	s.logFor(c.run).Info("handed over while stopping", "epoch", c.Epoch)
+	return nil
+}

@@ -1,0 +1,73 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Entry is one message of a conversation, in the order it is sent. Exactly one
+// field is set.
+type Entry struct {
+	User      string   // the first message
+	Assistant string   // an answer, byte for byte as the provider gave it
+	Results   []Result // answers to every tool call of the entry before it
+}
+
+// Result is the one result of one tool call.
+type Result struct {
+	ProviderID string
+	Text       string
+	Error      bool
+}
+
+// Transcript rebuilds the conversation from the journal: append-only, each tool
+// call with exactly one result in the next message, parallel calls answered
+// together and in order. It fails when a call of a finished turn has no result.
+func (s *State) Transcript(first string) ([]Entry, error) {
+	out := []Entry{{User: first}}
+	for i, turn := range s.Turns {
+		out = append(out, Entry{Assistant: turn.Answer.Raw})
+		if len(turn.Answer.Calls) == 0 {
+			continue
+		}
+		var results []Result
+		for _, c := range s.CallsInOrder(i) {
+			if c.State != callDone || c.Done == nil {
+				return nil, fmt.Errorf("run %s: call %s has no result yet", s.RunID, c.CallID)
+			}
+			results = append(results, c.result())
+		}
+		out = append(out, Entry{Results: results})
+	}
+	return out, nil
+}
+
+func (c *Call) result() Result {
+	r := Result{ProviderID: c.ProviderID, Error: c.Done.Status != events.CallSucceeded}
+	switch {
+	case c.Done.Status == events.CallSucceeded:
+		r.Text = resultText(c.Done.Result)
+	case c.Done.Status == events.CallUnknown:
+		r.Text = "unknown: it is not known whether this call took effect. Do not repeat it; report it as unknown."
+	case c.Done.Error != nil:
+		r.Text = c.Done.Error.Code + ": " + c.Done.Error.Message
+	default:
+		r.Text = c.Done.Status
+	}
+	return r
+}
+
+// resultText shows a JSON string as its text and anything else as JSON. An
+// empty result is said in words: providers refuse empty text.
+func resultText(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		text = string(raw)
+	}
+	if text == "" {
+		return "(empty result)"
+	}
+	return text
+}
