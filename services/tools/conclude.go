@@ -1,0 +1,131 @@
+package tools
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Verdict is what an attempt says about the outside world.
+type Verdict int
+
+// Verdicts. The zero value is the careful one.
+const (
+	Ambiguous Verdict = iota // it may have happened
+	Happened                 // the other side confirmed it
+	Refused                  // the other side refused it for good; the model is told
+	NotSent                  // it surely did not happen and may be tried again
+)
+
+// Outcome is what a Kind reports about one attempt.
+type Outcome struct {
+	Verdict Verdict
+	// Result is what the model reads when it happened: any JSON value.
+	Result json.RawMessage
+	// Error is what the model reads when it did not, or when nobody knows.
+	Error *events.Problem
+	// RetryAfter is the other side's wish; zero for none.
+	RetryAfter time.Duration
+	// Receipt is kept with the attempt: HTTP status, the other side's request
+	// id. It never holds a secret.
+	Receipt Receipt
+}
+
+// Receipt is the trace of one attempt.
+type Receipt struct {
+	Kind          string    `json:"kind"`
+	Status        int       `json:"status,omitempty"` // HTTP
+	RequestID     string    `json:"request_id,omitempty"`
+	RequestDigest string    `json:"request_digest,omitempty"` // of what was sent, secrets left out
+	ContentType   string    `json:"content_type,omitempty"`
+	Bytes         int64     `json:"bytes,omitempty"` // of the response, as far as it was read
+	StartedAt     time.Time `json:"started_at"`
+	DurationMs    int64     `json:"duration_ms"`
+	Verdict       string    `json:"verdict"`
+	Code          string    `json:"code,omitempty"` // of the problem
+	Error         string    `json:"error,omitempty"`
+}
+
+// String names the verdict in receipts.
+func (v Verdict) String() string {
+	switch v {
+	case Happened:
+		return "happened"
+	case Refused:
+		return "refused"
+	case NotSent:
+		return "not_sent"
+	}
+	return "ambiguous"
+}
+
+// Conclusion is what the ledger records about an attempt.
+type Conclusion struct {
+	// State is the effect's: EffectSucceeded, EffectFailed or EffectUnknown;
+	// EffectIntent keeps it open for another attempt after Wait.
+	State   string
+	InDoubt string
+	Doubted bool
+	Wait    time.Duration
+	Error   *events.Problem
+}
+
+// Conclude says what an attempt's verdict means. It is pure.
+//
+//	verdict     read            retry, idempotent      ask, fail
+//	Happened    succeeded       succeeded              succeeded
+//	Refused     failed          failed; unknown when   failed
+//	                            an earlier attempt
+//	                            may have happened
+//	NotSent     again, at last  again, at last failed  again, at last
+//	            failed          (or unknown, as above) failed
+//	Ambiguous   again, at last  again with the same    unknown
+//	            failed          key, at last unknown
+//
+// "again" waits in a row and holds no slot; "at last" is after maxAttempts.
+func Conclude(v Verdict, p Plan, claim Claim, failure *events.Problem, hint time.Duration) Conclusion {
+	again := Conclusion{State: EffectIntent, Doubted: claim.Doubted, Wait: backoff(claim.Attempts, hint), Error: failure}
+	over := claim.Attempts >= maxAttempts
+	unknown := Conclusion{State: EffectUnknown, InDoubt: openDoubt(p.Policy), Doubted: true, Error: failure}
+	failed := Conclusion{State: EffectFailed, Error: failure}
+	switch {
+	case v == Happened:
+		return Conclusion{State: EffectSucceeded}
+	case p.Class == ClassRead && (v == Refused || over):
+		return failed
+	case p.Class == ClassRead:
+		return again
+	case v == Refused && claim.Doubted:
+		return unknown // the refusal is about this attempt, not about the earlier one
+	case v == Refused:
+		return failed
+	case v == NotSent && !over:
+		return again
+	case v == NotSent && claim.Doubted:
+		return unknown
+	case v == NotSent:
+		return failed
+	case p.Policy == DoubtRetry && !over:
+		again.Doubted = true
+		return again
+	}
+	return unknown
+}
+
+const (
+	firstBackoff = 500 * time.Millisecond
+	lastBackoff  = time.Minute
+	longestHint  = time.Hour
+)
+
+// backoff is the wait after the given number of attempts: half a second,
+// doubling to a minute, never shorter than the other side's hint, which counts
+// up to an hour.
+func backoff(attempts int, hint time.Duration) time.Duration {
+	wait := firstBackoff
+	for i := 1; i < attempts && wait < lastBackoff; i++ {
+		wait *= 2
+	}
+	return max(min(wait, lastBackoff), min(hint, longestHint))
+}

@@ -1,0 +1,53 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+var (
+	// ErrNotFound says that the namespace has no such effect.
+	ErrNotFound = errors.New("effect not found")
+	// ErrNoDefinition says that no tool has the digest.
+	ErrNoDefinition = errors.New("no such tool definition")
+	// ErrInvalid says that a request makes no sense.
+	ErrInvalid = errors.New("invalid")
+	// ErrUnstorable says that a result cannot be kept in Postgres as it is.
+	ErrUnstorable = errors.New("result cannot be stored")
+)
+
+// NotInDoubt says that an effect cannot be resolved because its outcome is not
+// open: somebody did it before, or it is known.
+type NotInDoubt struct {
+	Effect Effect
+}
+
+func (e *NotInDoubt) Error() string {
+	if by := e.Effect.SettledBy; by != "" {
+		return fmt.Sprintf("effect %s was resolved by %s; it is %s", e.Effect.ID, by, e.Effect.State)
+	}
+	return fmt.Sprintf("effect %s is %s; only an effect in doubt can be resolved", e.Effect.ID, e.Effect.State)
+}
+
+// Codes of problems that the model or an operator reads. They are stable.
+const (
+	CodeUnknownTool      = "unknown_tool"
+	CodeInvalidKey       = "invalid_key"
+	CodeNoKind           = "unsupported_tool"
+	CodeMismatch         = "key_mismatch"
+	CodeApprovalMissing  = "approval_missing"
+	CodeApprovalMismatch = "approval_mismatch"
+	CodeApprovalExpired  = "approval_expired"
+	CodeRevoked          = "revoked"
+	CodeUnknownOutcome   = "outcome_unknown"
+	CodeUnavailable      = "unavailable"
+	CodeWorkerLost       = "worker_lost"
+	CodeNotHappened      = "not_happened"
+	CodeUnstorable       = "result_not_stored"
+)
+
+func problem(code, format string, args ...any) *events.Problem {
+	return &events.Problem{Code: code, Message: fmt.Sprintf(format, args...)}
+}

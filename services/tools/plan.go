@@ -1,0 +1,103 @@
+package tools
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+)
+
+// Class says what repeating a tool means.
+type Class string
+
+// Effect classes.
+const (
+	ClassRead       Class = "read"       // changes nothing: no effect row, may be repeated
+	ClassIdempotent Class = "idempotent" // repeating with the same key changes nothing more
+	ClassWrite      Class = "write"
+)
+
+// Plan is what a tool's definition says about one call. It is pure: the same
+// definition and call give the same plan in every process.
+type Plan struct {
+	Class   Class
+	Key     string
+	Policy  string // in doubt: DoubtRetry, DoubtAsk or DoubtFail
+	Pool    string
+	Timeout time.Duration
+	// Gated says that a person's yes is needed; Bind is what it must be bound to.
+	Gated bool
+	Bind  events.Digest
+	// Problem is set when the call can never be made; it is answered with it.
+	Problem *events.Problem
+}
+
+const (
+	defaultTimeout = 30 * time.Second
+	defaultPool    = spec.DefaultPool
+)
+
+// MakePlan derives the plan of a call from its tool's definition. run is what
+// an approval condition reads as run (spec.RunFacts); without it a condition
+// that reads it asks.
+func MakePlan(t *spec.Tool, c events.CallTool, run json.RawMessage) Plan {
+	p := Plan{Class: Class(t.Effect), Key: c.Key, Pool: t.Pool, Timeout: t.Timeout.Std()}
+	if p.Pool == "" {
+		p.Pool = defaultPool
+	}
+	if p.Timeout <= 0 {
+		p.Timeout = defaultTimeout
+	}
+	switch p.Class {
+	case ClassRead, ClassIdempotent:
+		p.Policy = DoubtRetry
+	default:
+		p.Policy = t.DoubtPolicy(c.Args)
+	}
+	if p.Class != ClassRead {
+		key, ok, err := t.BusinessKey(c.Args)
+		if err != nil {
+			p.Problem = problem(CodeInvalidKey, "the tool's key cannot be made from these arguments: %v", err)
+			return p
+		}
+		if ok {
+			p.Key = key
+		}
+	}
+	if gated, policy := t.ApprovalFor(c.Args, run); gated {
+		p.Gated = true
+		p.Bind = events.BindDigest(c.Tool, c.ToolDigest, c.ArgsDigest, policy)
+	}
+	return p
+}
+
+// EffectID derives the id of an effect from its unique key.
+func EffectID(namespace, tool, key string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "effect/%q/%q/%q", namespace, tool, key))
+	return "e-" + hex.EncodeToString(sum[:16])
+}
+
+// checkCall reports what makes a message unusable, whatever its tool is.
+func checkCall(c events.CallTool) error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if run, ok := c.CallID.Run(); !ok || run != c.RunID || !events.ValidToken(string(c.CallID)) {
+		bad("call_id %.150q is not a call of run %.50q", c.CallID, c.RunID)
+	}
+	if c.Namespace == "" || c.Tool == "" || c.Key == "" {
+		bad("namespace, tool and key are required")
+	}
+	canonical, err := events.Canonical(c.Args)
+	switch {
+	case err != nil:
+		bad("args: %w", err)
+	case events.DigestOf(canonical) != c.ArgsDigest:
+		bad("args_digest is not the digest of args")
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,62 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Resolve is an operator's verdict on an effect in doubt.
+type Resolve struct {
+	Namespace string
+	EffectID  string
+	Verdict   string // events.Happened, NotHappened or GiveUp
+	Result    json.RawMessage
+	Comment   string
+	By        string
+}
+
+// Resolve settles an effect in doubt. The verdict and the messages that follow
+// from it are committed together before anything is sent; after a nil error
+// they reach the runs by themselves. ErrNotFound; *NotInDoubt when the outcome
+// is known or somebody resolved it before.
+func (s *Service) Resolve(ctx context.Context, r Resolve) (Effect, error) {
+	if err := checkVerdict(r.Verdict, r.Result); err != nil {
+		return Effect{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	e, err := s.reader.Effect(ctx, r.Namespace, r.EffectID)
+	if err != nil {
+		return Effect{}, err
+	}
+	if e.State != EffectUnknown || e.SettledBy != "" {
+		return Effect{}, &NotInDoubt{Effect: e}
+	}
+	done, err := s.controls.Settle(ctx, Settle{
+		ID:     fmt.Sprintf("resolve:%s:%d", e.ID, e.Claim.Epoch),
+		CallID: e.CallID, RunID: e.RunID, EffectID: e.ID, Verdict: r.Verdict, Epoch: e.Claim.Epoch,
+		Result: r.Result, By: r.By, Reason: r.Comment,
+		Messages: func(d Settled) ([]events.Message, error) { return settledMessages(d, "") },
+	})
+	if err != nil {
+		return Effect{}, fmt.Errorf("resolve effect %s: %w", e.ID, err)
+	}
+	if !done.Applied || done.Known {
+		return Effect{}, &NotInDoubt{Effect: *done.Effect}
+	}
+	s.log.InfoContext(ctx, "effect resolved", "effect_id", e.ID, "verdict", r.Verdict, telemetry.KeyPrincipal, r.By)
+	s.kick()
+	return *done.Effect, nil
+}
+
+// Effect returns one effect; ErrNotFound.
+func (s *Service) Effect(ctx context.Context, namespace, id string) (Effect, error) {
+	return s.reader.Effect(ctx, namespace, id)
+}
+
+// Effects lists effects, those in doubt first.
+func (s *Service) Effects(ctx context.Context, f Filter) ([]Effect, error) {
+	return s.reader.Effects(ctx, f)
+}

@@ -1,0 +1,128 @@
+package tools
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// States of an effect.
+const (
+	EffectIntent    = "intent"    // somebody acts, acted, or waits for the next attempt
+	EffectSucceeded = "succeeded" // it happened
+	EffectFailed    = "failed"    // it surely did not happen
+	EffectUnknown   = "unknown"   // it may have happened
+)
+
+// callOpen is the status of a call without an answer. The other statuses are
+// events.Call….
+const callOpen = "open"
+
+// What is done about an outcome that nobody knows.
+const (
+	DoubtRetry = "retry" // the other side honours the key: send it again
+	DoubtAsk   = "ask"   // a person says
+	DoubtFail  = "fail"  // the model is told that it is unknown
+)
+
+// Claim says who may act, and what was tried so far.
+type Claim struct {
+	Epoch       int64
+	AttemptID   string // empty: nobody acts; the next attempt is due at NextAttempt
+	Worker      string
+	LeaseUntil  time.Time
+	Attempts    int
+	Doubted     bool // an earlier attempt may have happened
+	NextAttempt time.Time
+}
+
+// Call is one tool call as the ledger knows it.
+type Call struct {
+	ID          events.CallID
+	RunID       events.RunID
+	Namespace   string
+	Tool        string
+	ToolDigest  events.Digest
+	Pool        string
+	Args        json.RawMessage
+	ArgsDigest  events.Digest
+	MintedKey   string
+	Key         string
+	Approval    *events.Approved
+	TraceParent string
+	EffectID    string
+	Acting      bool
+	Status      string
+	Epoch       int64
+	Result      json.RawMessage
+	Error       *events.Problem
+	InDoubt     string
+	Replayed    bool
+	SettledBy   string
+	AnsweredBy  string
+	Claim       Claim // reads only
+	UpdatedAt   time.Time
+}
+
+// Effect is what the outside world was asked to do under one key.
+type Effect struct {
+	ID         string
+	Namespace  string
+	Tool       string
+	Key        string
+	State      string
+	CallID     events.CallID // the call that opened it
+	RunID      events.RunID
+	Args       json.RawMessage
+	ArgsDigest events.Digest
+	Claim      Claim
+	InDoubt    string
+	Result     json.RawMessage
+	Error      *events.Problem
+	SettledBy  string
+	Receipts   json.RawMessage // read by the door only
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+	ActedAt    time.Time
+}
+
+// State is everything a decision about one call looks at, read in one statement.
+type State struct {
+	Now    time.Time // the database's clock
+	Call   *Call     // nil when the call was never seen
+	Effect *Effect   // nil when the key was never used
+	// Owner is the beat of whoever holds the claim; Self is this process's.
+	Owner Beat
+	Self  Beat
+}
+
+// Beat is a worker's heartbeat as the database sees it.
+type Beat struct {
+	Known    bool
+	Age      time.Duration // since the last beat
+	FreshFor time.Duration // since it was last late
+}
+
+// The freshness rules hang together: own freshness + beat interval must stay
+// under the limit that judges others, else a stall of the database makes the
+// living look dead.
+const (
+	deadAfter     = 1500 * time.Millisecond
+	selfFresh     = 900 * time.Millisecond
+	selfFreshFor  = 2 * time.Second
+	effectLease   = time.Second // an act starts within this after its intent
+	otherHoldsNak = 500 * time.Millisecond
+)
+
+// ownerDead reports whether the claim may be taken from its owner. The
+// statement that takes it checks the same again.
+func (s State) ownerDead(c Claim) bool {
+	if s.Now.Before(c.LeaseUntil) {
+		return false
+	}
+	if s.Owner.Known && s.Owner.Age <= deadAfter {
+		return false
+	}
+	return s.Self.Known && s.Self.Age < selfFresh && s.Self.FreshFor > selfFreshFor
+}
