@@ -1,0 +1,75 @@
+# What the README and CI name. `make demo` and `make test` set up a fresh
+# machine by themselves; everything they install is said aloud.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+GO      := ./scripts/go
+BIN     := bin/holdfast
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)"
+
+# The packages where a data race would cost a run or double an effect.
+RACE := ./internal/bus/... ./internal/pg/... ./services/approvals/... ./services/runner/... ./services/tools/... ./services/trigger/...
+# Tests of a package run beside each other; packages two at a time.
+TESTFLAGS ?= -p 2 -vet=off -timeout 10m
+
+SEEDS ?= 20
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: ## install what is missing: Go, PostgreSQL's server programs, a C compiler
+	@./scripts/setup.sh test
+
+.PHONY: setup-run
+setup-run:
+	@./scripts/setup.sh run
+
+.PHONY: build
+build: setup-run ## bin/holdfast
+	$(BUILD) -o $(BIN) ./cmd/holdfast
+
+.PHONY: demo
+demo: build ## the competitor monitor with 30 shops under kills; fails when a promise is broken
+	./$(BIN) demo $(DEMOFLAGS)
+
+# The checker is checked: with the ledger's intent switched off it must report
+# duplicates and end with 1.
+.PHONY: demo-broken
+demo-broken: setup-run ## the same with a broken ledger: it must report duplicates and fail
+	$(BUILD) -tags holdfast_broken_ledger -o $(BIN)-broken ./cmd/holdfast
+	./$(BIN)-broken demo $(DEMOFLAGS)
+
+.PHONY: soak
+soak: build ## the demo with SEEDS=20 seeds in a row
+	@for seed in $$(seq 1 $(SEEDS)); do ./$(BIN) demo --seed $$seed $(DEMOFLAGS) || { echo "seed $$seed failed; again with: $(BIN) demo --seed $$seed"; exit 1; }; done
+
+.PHONY: test
+test: setup lint ## everything a developer needs to trust a change
+	@packages=$$($(GO) list ./... | grep -vxFf <($(GO) list $(RACE))) && \
+	PATH="$$(dirname "$$($(GO) env GOROOT)/bin/go"):$$PATH" \
+	$(GO) run ./scripts/testsum $(TESTFLAGS) -- $$packages -- $(TESTFLAGS) -race -- $(RACE)
+
+.PHONY: lint
+lint: setup-run ## gofmt and go vet
+	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l $$(ls -d cmd internal pkg scripts services examples test web 2>/dev/null)); \
+	if [ -n "$$unformatted" ]; then echo "gofmt these:"; echo "$$unformatted"; exit 1; fi
+	@for script in scripts/go scripts/setup.sh; do sh -n $$script; done; bash -n .ci/run
+	$(GO) vet ./...
+
+.PHONY: check-all
+check-all: test demo soak ## test, demo and soak, and that the broken demo fails
+	@if $(MAKE) demo-broken; then echo "the broken ledger went unnoticed"; exit 1; else echo "the broken ledger was noticed, as it must"; fi
+
+.PHONY: gen
+gen: setup-run ## rewrite generated files
+	$(GO) generate ./...
+
+.PHONY: clean
+clean: ## remove what was built; data in .holdfast stays
+	rm -rf bin dist
