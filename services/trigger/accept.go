@@ -1,0 +1,66 @@
+package trigger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-run/holdfast/internal/failpoint"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
+)
+
+// Accept commits a start and returns its run id. When it returns without an
+// error the start takes effect exactly once, whatever happens to this process.
+// The same key again is answered with the same run id.
+//
+// It returns a Refusal for what no retry can make good.
+func (s *Service) Accept(ctx context.Context, st Start) (Accepted, error) {
+	d, err := s.prepare(ctx, st)
+	if err != nil {
+		// A repeat must be answered as before, also when the agent is gone or its
+		// schema has changed since.
+		if _, refused := AsRefusal(err); refused && st.Key != "" {
+			found, ferr := s.store.Find(ctx, st.Namespace, st.Source, deliveryKey(st.Key))
+			switch {
+			case ferr == nil:
+				return repeat(st, found)
+			case !errors.Is(ferr, ErrNotFound):
+				return Accepted{}, ferr
+			}
+		}
+		return Accepted{}, err
+	}
+	stored, inserted, err := s.store.Insert(ctx, d)
+	if err != nil {
+		return Accepted{}, fmt.Errorf("accept start: %w", err)
+	}
+	if !inserted {
+		return repeat(st, stored)
+	}
+	if err := failpoint.Hit("trigger.committed", string(d.RunID)); err != nil {
+		return Accepted{}, err
+	}
+	s.relay.Kick()
+	s.log.InfoContext(ctx, "start accepted", telemetry.KeyRunID, stored.RunID, telemetry.KeyNamespace, stored.Namespace,
+		"source", stored.Source.Kind, "target", stored.Ref.Name)
+	return Accepted{RunID: stored.RunID, DeliveryID: stored.ID}, nil
+}
+
+// prepare resolves and checks a start. It writes nothing.
+func (s *Service) prepare(ctx context.Context, st Start) (Delivery, error) {
+	target, err := s.definitions.Target(ctx, st.Namespace, st.Kind, st.Name)
+	if errors.Is(err, ErrNotFound) {
+		return Delivery{}, Refuse(CodeUnknownTarget, "there is no %s %q in the namespace %s; apply it first", st.Kind, st.Name, st.Namespace)
+	}
+	if err != nil {
+		return Delivery{}, fmt.Errorf("resolve %s %s: %w", st.Kind, st.Name, err)
+	}
+	if err := checkLabels(st.Labels); err != nil {
+		return Delivery{}, err
+	}
+	if err := checkInput(target, st.Input); err != nil {
+		return Delivery{}, err
+	}
+	st.Key = deliveryKey(st.Key)
+	return newDelivery(st, target.Ref, telemetry.TraceParent(ctx))
+}

@@ -1,0 +1,220 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/trigger"
+)
+
+// insertPatience is how long an insert is tried while Postgres comes back. The
+// sender waits; afterwards it is told to try again.
+const insertPatience = 2 * time.Second
+
+// Store implements trigger.Store. It is safe for concurrent use.
+type Store struct {
+	pool *pgxpool.Pool
+}
+
+var _ trigger.Store = (*Store)(nil)
+
+// New returns a store on a pool of the role holdfast_trigger.
+func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
+
+const deliveryColumns = `delivery_id::text, namespace, source_kind, source_name, coalesce(dedupe_key, ''), request_digest,
+	run_id, ref_kind, ref_name, ref_digest, input::text, labels, principal, traceparent, held, accepted_at, announced_at, landed_at`
+
+func scanDelivery(row pgx.CollectableRow) (trigger.Delivery, error) {
+	var d trigger.Delivery
+	var input string
+	err := row.Scan(&d.ID, &d.Namespace, &d.Source.Kind, &d.Source.Name, &d.Key, &d.Digest,
+		&d.RunID, &d.Ref.Kind, &d.Ref.Name, &d.Ref.Digest, &input, &d.Labels, &d.Principal, &d.TraceParent, &d.Held,
+		&d.AcceptedAt, &d.AnnouncedAt, &d.LandedAt)
+	d.Input = json.RawMessage(input)
+	return d, err
+}
+
+// The conflict names no constraint: a repeat meets the unique key of its source,
+// and an insert whose reply was lost meets its own primary key.
+const insertDelivery = `
+INSERT INTO trigger.deliveries (delivery_id, namespace, source_kind, source_name, dedupe_key, request_digest, run_id,
+	ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held)
+VALUES ($1::text::uuid, $2, $3, $4, nullif($5, ''), $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+ON CONFLICT DO NOTHING
+RETURNING accepted_at`
+
+func insertArgs(d trigger.Delivery) []any {
+	labels := d.Labels
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	return []any{string(d.ID), d.Namespace, d.Source.Kind, d.Source.Name, d.Key, string(d.Digest), string(d.RunID),
+		d.Ref.Kind, d.Ref.Name, string(d.Ref.Digest), d.Input, labels, d.Principal, d.TraceParent, d.Held}
+}
+
+// A concurrent insert under the same key is committed by the time ours found the
+// conflict, so this statement's own snapshot sees it.
+const findConflict = `
+SELECT ` + deliveryColumns + `
+FROM trigger.deliveries
+WHERE delivery_id = $1::text::uuid OR (namespace = $2 AND source_kind = $3 AND source_name = $4 AND dedupe_key = nullif($5, ''))
+ORDER BY accepted_at
+LIMIT 1`
+
+// Insert implements trigger.Store. It rides out a short absence of Postgres:
+// repeating it is harmless.
+func (s *Store) Insert(ctx context.Context, d trigger.Delivery) (stored trigger.Delivery, inserted bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, insertPatience)
+	defer cancel()
+	err = pg.Retry(ctx, func(ctx context.Context) error {
+		stored, inserted, err = s.insert(ctx, d)
+		return err
+	})
+	if err != nil {
+		return trigger.Delivery{}, false, fmt.Errorf("insert delivery: %w", err)
+	}
+	return stored, inserted, nil
+}
+
+func (s *Store) insert(ctx context.Context, d trigger.Delivery) (trigger.Delivery, bool, error) {
+	err := s.pool.QueryRow(ctx, insertDelivery, insertArgs(d)...).Scan(&d.AcceptedAt)
+	if err == nil {
+		return d, true, nil
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return trigger.Delivery{}, false, err
+	}
+	rows, err := s.pool.Query(ctx, findConflict, string(d.ID), d.Namespace, d.Source.Kind, d.Source.Name, d.Key)
+	if err != nil {
+		return trigger.Delivery{}, false, err
+	}
+	found, err := pgx.CollectExactlyOneRow(rows, scanDelivery)
+	if err != nil {
+		return trigger.Delivery{}, false, fmt.Errorf("find the delivery that is there already: %w", err)
+	}
+	return found, found.ID == d.ID, nil
+}
+
+const findDelivery = `
+SELECT ` + deliveryColumns + `
+FROM trigger.deliveries
+WHERE namespace = $1 AND source_kind = $2 AND source_name = $3 AND dedupe_key = $4`
+
+// Find implements trigger.Store.
+func (s *Store) Find(ctx context.Context, namespace string, src trigger.Source, key string) (trigger.Delivery, error) {
+	return s.one(ctx, findDelivery, namespace, src.Kind, src.Name, key)
+}
+
+const deliveryByID = `
+SELECT ` + deliveryColumns + `
+FROM trigger.deliveries
+WHERE namespace = $1 AND delivery_id = $2::text::uuid`
+
+// Delivery implements trigger.Store.
+func (s *Store) Delivery(ctx context.Context, namespace string, id trigger.DeliveryID) (trigger.Delivery, error) {
+	return s.one(ctx, deliveryByID, namespace, string(id))
+}
+
+func (s *Store) one(ctx context.Context, query string, args ...any) (trigger.Delivery, error) {
+	rows, err := s.pool.Query(ctx, query, args...)
+	if err != nil {
+		return trigger.Delivery{}, err
+	}
+	d, err := pgx.CollectExactlyOneRow(rows, scanDelivery)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return trigger.Delivery{}, trigger.ErrNotFound
+	}
+	return d, err
+}
+
+const listDeliveries = `
+SELECT ` + deliveryColumns + `
+FROM trigger.deliveries
+WHERE namespace = $1 AND ($2 = '' OR delivery_id < nullif($2, '')::uuid)
+ORDER BY delivery_id DESC
+LIMIT $3`
+
+// Deliveries implements trigger.Store.
+func (s *Store) Deliveries(ctx context.Context, namespace string, before trigger.DeliveryID, limit int) ([]trigger.Delivery, error) {
+	rows, err := s.pool.Query(ctx, listDeliveries, namespace, string(before), limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanDelivery)
+}
+
+const listHeld = `
+SELECT DISTINCT namespace, source_name
+FROM trigger.deliveries
+WHERE held
+ORDER BY namespace, source_name
+LIMIT 1000`
+
+// Held implements trigger.Store.
+func (s *Store) Held(ctx context.Context) ([]trigger.HookName, error) {
+	rows, err := s.pool.Query(ctx, listHeld)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[trigger.HookName])
+}
+
+const release = `
+UPDATE trigger.deliveries
+SET held = false, next_announce_at = clock_timestamp()
+WHERE held AND source_kind = 'webhook' AND namespace = $1 AND source_name = $2`
+
+// Release implements trigger.Store.
+func (s *Store) Release(ctx context.Context, h trigger.HookName) error {
+	_, err := s.pool.Exec(ctx, release, h.Namespace, h.Name)
+	return err
+}
+
+const reject = `
+INSERT INTO trigger.rejected (namespace, source_kind, source_name, message_id, code, detail, data)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT DO NOTHING`
+
+func rejectArgs(r trigger.Rejection) []any {
+	return []any{r.Namespace, r.Source.Kind, r.Source.Name, r.MessageID, r.Code, r.Detail, r.Data}
+}
+
+// Reject implements trigger.Store.
+func (s *Store) Reject(ctx context.Context, r trigger.Rejection) error {
+	if _, err := s.pool.Exec(ctx, reject, rejectArgs(r)...); err != nil {
+		return fmt.Errorf("keep rejected message: %w", err)
+	}
+	return nil
+}
+
+// unannounced is what the relay owes, longest due first.
+const unannounced = `
+SELECT ` + deliveryColumns + `, announce_count
+FROM trigger.deliveries
+WHERE landed_at IS NULL AND NOT held AND next_announce_at <= clock_timestamp()
+ORDER BY next_announce_at, run_id
+LIMIT $1`
+
+func scanUnannounced(row pgx.CollectableRow) (events.Message, error) {
+	var d trigger.Delivery
+	var input string
+	var count int
+	err := row.Scan(&d.ID, &d.Namespace, &d.Source.Kind, &d.Source.Name, &d.Key, &d.Digest,
+		&d.RunID, &d.Ref.Kind, &d.Ref.Name, &d.Ref.Digest, &input, &d.Labels, &d.Principal, &d.TraceParent, &d.Held,
+		&d.AcceptedAt, &d.AnnouncedAt, &d.LandedAt, &count)
+	if err != nil {
+		return events.Message{}, err
+	}
+	d.Input = json.RawMessage(input)
+	m, err := trigger.StartMessage(d)
+	m.MsgID = pg.AnnounceID(m.ID, count)
+	return m, err
+}

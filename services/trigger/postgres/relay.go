@@ -1,0 +1,69 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-run/holdfast/internal/failpoint"
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/trigger"
+)
+
+var _ trigger.Relay = (*pg.Relay)(nil)
+
+const markAnnounced = `
+UPDATE trigger.deliveries
+SET announced_at = coalesce(announced_at, clock_timestamp()),
+    announce_count = announce_count + 1,
+    next_announce_at = clock_timestamp() + least(interval '10 s' * 2 ^ least(announce_count, 5), interval '5 min')
+WHERE run_id = ANY ($1) AND landed_at IS NULL`
+
+// A start has landed when the runner has committed it; NATS's word for it is not
+// enough.
+const markLanded = `
+UPDATE trigger.deliveries d
+SET landed_at = clock_timestamp()
+FROM runner.v_landed l
+WHERE d.landed_at IS NULL AND d.announced_at IS NOT NULL AND l.run_id = d.run_id AND l.cause = 'start:' || d.run_id`
+
+// Relay announces deliveries on RUNS through publish until the runner has them.
+func (s *Store) Relay(publish func(context.Context, events.Message) error, log *slog.Logger) *pg.Relay {
+	return &pg.Relay{
+		Name: "trigger",
+		Log:  log,
+		Load: func(ctx context.Context, limit int) ([]events.Message, error) {
+			rows, err := s.pool.Query(ctx, unannounced, limit)
+			if err != nil {
+				return nil, err
+			}
+			return pgx.CollectRows(rows, scanUnannounced)
+		},
+		Publish: func(ctx context.Context, m events.Message) error {
+			if err := publish(ctx, m); err != nil {
+				return err
+			}
+			return failpoint.Hit("trigger.published", m.About)
+		},
+		Mark: func(ctx context.Context, ids []string) error {
+			runs := make([]string, len(ids))
+			for i, id := range ids {
+				runs[i] = strings.TrimPrefix(id, trigger.StartCause(""))
+			}
+			if _, err := s.pool.Exec(ctx, markAnnounced, runs); err != nil {
+				return fmt.Errorf("mark deliveries announced: %w", err)
+			}
+			return nil
+		},
+		Landed: func(ctx context.Context) error {
+			if _, err := s.pool.Exec(ctx, markLanded); err != nil {
+				return fmt.Errorf("mark deliveries landed: %w", err)
+			}
+			return nil
+		},
+	}
+}

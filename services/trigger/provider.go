@@ -1,0 +1,59 @@
+package trigger
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Provider is one sender's way to sign, name and shape its webhooks. A provider
+// is pure and safe for concurrent use; one provider is one file in webhook/.
+type Provider interface {
+	// Name is the value of "provider" in a Webhook document.
+	Name() string
+	// Verify reports whether one of the check's secrets signed the raw bytes of
+	// r. It returns nil, an error that wraps ErrSignature or ErrStale, or
+	// another error when the webhook itself is set up wrongly.
+	Verify(r Request, c Check) error
+	// Event reads a verified request. Errors are Refusals.
+	Event(r Request) (Event, error)
+}
+
+// Request is one HTTP request at a webhook's door. Nothing in it was believed yet.
+type Request struct {
+	Header http.Header
+	Query  url.Values
+	Body   []byte    // the raw bytes, as they were signed
+	At     time.Time // when it arrived
+}
+
+// Check is what an operator configured about a webhook's signature.
+type Check struct {
+	Secrets   []string      // all are good at once, so that a secret can be rotated
+	Tolerance time.Duration // how far a signed time may be from now, both ways; zero means five minutes
+	HMAC      HMAC          // for the generic provider
+}
+
+// HMAC describes a sender that signs with a plain HMAC. Zero fields mean the
+// defaults: hex SHA-256 of the body in X-Signature.
+type HMAC struct {
+	Header    string // holds the signature
+	Prefix    string // before the signature: "sha256="
+	Encoding  string // hex or base64
+	Algorithm string // sha1, sha256 or sha512
+	// TimestampHeader holds Unix seconds; when set, the signed text is
+	// "<timestamp>.<body>" and the time is checked.
+	TimestampHeader string
+}
+
+// Event is what a verified request says.
+type Event struct {
+	// ID is the provider's id of this delivery, the same on each retry; empty
+	// when the provider has none.
+	ID string
+	// Body is the payload as JSON: what templates call body.
+	Body json.RawMessage
+	// Reply, when set, is the answer to a handshake or ping that starts nothing.
+	Reply json.RawMessage
+}

@@ -1,0 +1,153 @@
+package trigger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/lifecycle"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+)
+
+// Config holds the service's settings.
+type Config struct {
+	// CatchUp is how old a missed fire may be and still start its run.
+	CatchUp time.Duration `help:"How late a schedule may still start the newest run that it missed." default:"1h"`
+	// SyncEvery is how often changed definitions of schedules are looked for.
+	SyncEvery time.Duration `help:"How often changed schedules are looked for." default:"3s"`
+}
+
+// Validate joins every problem of the settings.
+func (c Config) Validate() error {
+	var errs []error
+	if c.CatchUp < 0 || c.CatchUp > 30*24*time.Hour {
+		errs = append(errs, fmt.Errorf("catch-up %s is not between 0 and 720h", c.CatchUp))
+	}
+	if c.SyncEvery < 0 || c.SyncEvery > time.Hour {
+		errs = append(errs, fmt.Errorf("sync-every %s is not between 0 and 1h", c.SyncEvery))
+	}
+	return errors.Join(errs...)
+}
+
+// Relay announces committed deliveries on RUNS until the runner has them.
+type Relay interface {
+	Kick() // announce soon; never blocks
+	Run(ctx context.Context) error
+}
+
+// Inbox delivers the messages of hf.in.<name>.
+type Inbox interface {
+	Start(ctx context.Context, in Intake) error
+	Stop(ctx context.Context) error
+}
+
+// Intake is what an Inbox hands messages to.
+type Intake interface {
+	Message(ctx context.Context, m events.Received) error
+	RejectMessage(ctx context.Context, m events.Received, code string, cause error) error
+}
+
+// Parts are what the service is built of.
+type Parts struct {
+	Store       Store
+	Definitions Definitions
+	Providers   []Provider
+	Planner     Planner
+	Relay       Relay
+	Inbox       Inbox // nil: no messages are taken
+	// Secrets resolves a reference in this process.
+	Secrets func(spec.SecretRef) (string, error)
+	Log     *slog.Logger
+}
+
+// Service is the trigger service without its doors; httpapi hangs them in.
+// Its methods are safe for concurrent use.
+type Service struct {
+	cfg         Config
+	store       Store
+	definitions Definitions
+	providers   map[string]Provider
+	planner     Planner
+	relay       Relay
+	inbox       Inbox
+	secrets     func(spec.SecretRef) (string, error)
+	log         *slog.Logger
+
+	sync chan struct{} // asks the clock to look for changed schedules now
+}
+
+var (
+	_ lifecycle.Service = (*Service)(nil)
+	_ Intake            = (*Service)(nil)
+)
+
+// New builds the service. It does nothing before Start.
+func New(c Config, p Parts) (*Service, error) {
+	if c.CatchUp == 0 {
+		c.CatchUp = time.Hour
+	}
+	if c.SyncEvery == 0 {
+		c.SyncEvery = 3 * time.Second
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Service{
+		cfg: c, store: p.Store, definitions: p.Definitions, providers: map[string]Provider{}, planner: p.Planner,
+		relay: p.Relay, inbox: p.Inbox, secrets: p.Secrets, log: p.Log, sync: make(chan struct{}, 1),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	for _, provider := range p.Providers {
+		if _, twice := s.providers[provider.Name()]; twice {
+			return nil, fmt.Errorf("two webhook providers are named %q", provider.Name())
+		}
+		s.providers[provider.Name()] = provider
+	}
+	return s, nil
+}
+
+// Name implements lifecycle.Service.
+func (s *Service) Name() string { return "trigger" }
+
+// Start begins to take messages.
+func (s *Service) Start(ctx context.Context) error {
+	if s.inbox == nil {
+		return nil
+	}
+	if err := s.inbox.Start(ctx, s); err != nil {
+		return fmt.Errorf("start intake of messages: %w", err)
+	}
+	return nil
+}
+
+// Run announces deliveries and fires schedules until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var relayErr error
+	wg.Go(func() {
+		defer cancel()
+		relayErr = s.relay.Run(ctx)
+	})
+	s.keepTime(ctx)
+	cancel()
+	wg.Wait()
+	return relayErr
+}
+
+// Stop takes no more messages and lets those in hand finish. What is committed
+// and not yet announced is announced by Run until its context ends, else by
+// another replica or the next start.
+func (s *Service) Stop(ctx context.Context) error {
+	if s.inbox == nil {
+		return nil
+	}
+	return s.inbox.Stop(ctx)
+}
