@@ -65,7 +65,7 @@ func (b *Bus) provision(ctx context.Context, pools []string) error {
 		return fmt.Errorf("provision: %w", err)
 	}
 	for _, s := range streams(b.replicas) {
-		err := again(ctx, func() error {
+		err := again(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateOrUpdateStream(ctx, s)
 			return err
 		})
@@ -74,7 +74,7 @@ func (b *Bus) provision(ctx context.Context, pools []string) error {
 		}
 	}
 	for _, d := range durables(pools) {
-		err := again(ctx, func() error {
+		err := again(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateOrUpdateConsumer(ctx, d.stream, d.config())
 			return err
 		})
@@ -85,10 +85,14 @@ func (b *Bus) provision(ctx context.Context, pools []string) error {
 	return nil
 }
 
-// again repeats what another process may have been doing at the same moment.
-func again(ctx context.Context, do func() error) (err error) {
+// again repeats do: another process may be doing the same at this moment, or
+// the server has just come up and lost the request.
+func again(ctx context.Context, do func(context.Context) error) (err error) {
 	for i := range 5 {
-		if err = do(); err == nil || ctx.Err() != nil {
+		actx, cancel := context.WithTimeout(ctx, patience(i+1))
+		err = do(actx)
+		cancel()
+		if err == nil || ctx.Err() != nil {
 			return err
 		}
 		select {
@@ -161,6 +165,5 @@ func (d durable) config() jetstream.ConsumerConfig {
 		// would stay in the stream, undelivered and unseen.
 		MaxDeliver:    -1,
 		MaxAckPending: maxAckPending,
-		MaxWaiting:    2048, // open pulls of all processes together
 	}
 }

@@ -14,12 +14,7 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
-const (
-	publishTimeout = 5 * time.Second
-	// publishAttempt is how long one attempt waits for its PubAck; a reply that
-	// a dying server owed never comes.
-	publishAttempt = 2 * time.Second
-)
+const publishTimeout = 5 * time.Second
 
 // Codes of terminal faults that Publish returns.
 const CodeTooLarge = "message_too_large"
@@ -39,11 +34,11 @@ func (b *Bus) Publish(ctx context.Context, m events.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	repaired := false
-	for {
+	for attempt := 0; ; attempt++ {
 		if err := b.waitConnected(ctx); err != nil {
 			return fmt.Errorf("publish %s: %w", m.ID, err)
 		}
-		actx, cancel := context.WithTimeout(ctx, publishAttempt)
+		actx, cancel := context.WithTimeout(ctx, patience(attempt)) // a dead server's PubAck never comes
 		_, err := b.js.PublishMsg(actx, msg)
 		cancel()
 		switch {

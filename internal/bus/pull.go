@@ -43,7 +43,7 @@ func (k *Consumer) loop() {
 	p := &k.puller
 	failures := 0
 	for !k.stopping() {
-		err := p.ready()
+		err := p.ready(patience(failures))
 		if err == nil {
 			if k.c.Slots != nil {
 				err = k.pullForSlots()
@@ -69,9 +69,17 @@ func (k *Consumer) loop() {
 
 // pullForWorkers reserves every free worker for one pull.
 func (k *Consumer) pullForWorkers() error {
+	changed := k.bus.watch()
+	if !k.current() {
+		return nil
+	}
 	select {
 	case <-k.stop:
 		return errStopped
+	case <-changed:
+		// Handlers that have finished wait for this loop to look at the stream
+		// on the new connection; they may be all the workers there are.
+		return nil
 	case <-k.tokens:
 	}
 	n := 1
@@ -166,12 +174,8 @@ func (k *Consumer) handBack(msg *nats.Msg) {
 
 // ready sees to it that the stream and the durable exist on this connection and
 // that the subscription does.
-func (p *puller) ready() error {
+func (p *puller) ready(patience time.Duration) error {
 	k, b := p.consumer, p.consumer.bus
-	ctx, cancel := context.WithTimeout(context.Background(), apiTimeout)
-	defer cancel()
-	stopAfter := context.AfterFunc(k.base, cancel)
-	defer stopAfter()
 	for !b.nc.IsConnected() {
 		changed := b.watch()
 		select {
@@ -183,11 +187,15 @@ func (p *puller) ready() error {
 	}
 	connection := b.connection()
 	if p.verified.Load() != connection {
+		ctx, cancel := context.WithTimeout(k.base, patience)
+		defer cancel()
 		created, err := b.look(ctx, k.c.Stream, k.c.Durable)
 		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
-			if err = b.reprovision(ctx); err == nil {
+			rctx, cancel := context.WithTimeout(k.base, apiTimeout)
+			defer cancel()
+			if err = b.reprovision(rctx); err == nil {
 				k.log.Warn("streams were gone and are set up again")
-				created, err = b.look(ctx, k.c.Stream, k.c.Durable)
+				created, err = b.look(rctx, k.c.Stream, k.c.Durable)
 			}
 		}
 		if err != nil {
@@ -213,6 +221,13 @@ func (p *puller) ready() error {
 		p.sub = sub
 	}
 	return nil
+}
+
+// patience is how long to wait for an answer after so many failures: half a
+// second, doubling to five. A server that has just come up loses requests, so
+// the first one is repeated soon.
+func patience(failures int) time.Duration {
+	return min(500*time.Millisecond<<min(max(failures, 0), 4), apiTimeout)
 }
 
 // look returns when the stream was created; an error when it or the durable is

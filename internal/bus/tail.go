@@ -49,23 +49,24 @@ func (b *Bus) EventsState(ctx context.Context) (epoch string, first, last uint64
 // be decoded is logged and left out.
 func (b *Bus) TailEvents(ctx context.Context, fromSeq uint64, handle func(events.Received)) error {
 	t := tail{bus: b, next: fromSeq, handle: handle}
-	wait := time.Duration(0)
+	failures := 0
 	for ctx.Err() == nil {
 		before := t.next
-		err := t.follow(ctx)
-		if ctx.Err() != nil {
-			break
+		err := t.follow(ctx, patience(failures))
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil || t.next != before:
+			failures = 0
+		default:
+			failures++
 		}
 		if err != nil {
 			b.log.Warn("tail of events interrupted", telemetry.KeyErr, err)
 		}
-		if t.next != before || err == nil {
-			wait = 0
-		}
-		wait = min(max(2*wait, 20*time.Millisecond), time.Second)
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait):
+		case <-time.After(min(20*time.Millisecond<<min(failures, 6), time.Second)):
 		}
 	}
 	return nil
@@ -79,7 +80,7 @@ type tail struct {
 }
 
 // follow reads until the connection changes or something fails.
-func (t *tail) follow(ctx context.Context) error {
+func (t *tail) follow(ctx context.Context, patience time.Duration) error {
 	b := t.bus
 	if err := b.waitConnected(ctx); err != nil {
 		return err
@@ -94,10 +95,12 @@ func (t *tail) follow(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	if err := t.place(ctx); err != nil {
+	if err := t.place(ctx, patience); err != nil {
 		return err
 	}
-	oc, err := b.js.OrderedConsumer(ctx, events.StreamEvents, jetstream.OrderedConsumerConfig{
+	octx, cancelOpen := context.WithTimeout(ctx, patience)
+	defer cancelOpen()
+	oc, err := b.js.OrderedConsumer(octx, events.StreamEvents, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.next,
 		InactiveThreshold: 30 * time.Second, MaxResetAttempts: 1,
 	})
@@ -122,7 +125,9 @@ func (t *tail) follow(ctx context.Context) error {
 }
 
 // place compares the stream with where the tail is, and tells when it must skip.
-func (t *tail) place(ctx context.Context) error {
+func (t *tail) place(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	epoch, first, last, err := t.bus.EventsState(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if err = t.bus.reprovision(ctx); err == nil {
