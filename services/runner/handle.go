@@ -163,18 +163,16 @@ func (s *Service) commitAndSend(ctx context.Context, l Loaded, plan *Plan, c Com
 		return nil, err
 	}
 	s.cache.put(c.After)
-	if err := failpoint.Hit("runner.committed", string(c.After.RunID)); err != nil {
-		return nil, err
-	}
 	var next *claimed
 	if took {
 		s.setActive(c.After.RunID, epoch)
 		next = &claimed{run: c.After.RunID, Claimed: Claimed{Cause: c.Cause, Worker: s.worker, Epoch: epoch}}
 	}
-	if err := s.send(ctx, c.After, plan, c.Facts, at); err != nil {
-		return nil, s.handOver(ctx, next, err)
-	}
-	if err := s.wake(ctx, c.After, c.Facts); err != nil {
+	if err := s.follow(ctx, c.After, plan, c.Facts, at); err != nil {
+		if took { // the message comes back and takes the claim over from this process
+			s.slots.Release()
+			s.setActive(c.After.RunID, 0)
+		}
 		return nil, s.handOver(ctx, next, err)
 	}
 	if owes && !took && !l.Claim.Held() {
@@ -185,6 +183,17 @@ func (s *Service) commitAndSend(ctx context.Context, l Loaded, plan *Plan, c Com
 		return nil, s.bus.Publish(ctx, StepMessage(c.After.RunID, c.After.Namespace, c.After.Seq, l.Claim.Epoch))
 	}
 	return next, nil
+}
+
+// follow does what comes between a commit and the model call it may owe.
+func (s *Service) follow(ctx context.Context, st *State, plan *Plan, facts []Fact, at time.Time) error {
+	if err := failpoint.Hit("runner.committed", string(st.RunID)); err != nil {
+		return err
+	}
+	if err := s.send(ctx, st, plan, facts, at); err != nil {
+		return err
+	}
+	return s.wake(ctx, st, facts)
 }
 
 func resumes(facts []Fact) bool {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -97,8 +98,8 @@ func callTool(s *State, c events.AskedCall, yes *events.Approved) events.CallToo
 }
 
 func callKey(run events.RunID, c events.AskedCall) string {
-	place := string(c.CallID)[len(run)+1:] // "<seq>-<index>"
-	return fmt.Sprintf("%s/%s/%s", run, place, c.Tool)
+	seq, index, _ := strings.Cut(string(c.CallID)[len(run)+1:], "-")
+	return fmt.Sprintf("%s/%s/%s/%s", run, seq, index, c.Tool)
 }
 
 func (o *outbox) pool(tool string) string {

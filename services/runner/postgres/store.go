@@ -5,11 +5,9 @@ package postgres
 
 import (
 	"context"
-	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,19 +18,6 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/runner"
 )
-
-//go:embed migrations/*.sql
-var migrations embed.FS
-
-// Migrations is the runner's schema.
-var Migrations = pg.Schema{Name: "runner", FS: must(fs.Sub(migrations, "migrations"))}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err) // the directory is embedded: only a typo gets here
-	}
-	return v
-}
 
 // Store implements runner.Store.
 type Store struct{ pool *pgxpool.Pool }

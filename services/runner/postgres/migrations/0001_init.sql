@@ -1,3 +1,4 @@
+-- +goose Up
 -- The runner's schema. The journal is the truth; every other table is a
 -- projection that the same commit writes, or bookkeeping of workers.
 CREATE SCHEMA runner;
