@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/fault"
+	"github.com/holdfast-run/holdfast/internal/pg"
 )
 
 // Problem is an RFC 9457 problem document. Code is stable and is what programs
@@ -139,14 +140,14 @@ func From(err error) *Problem {
 	switch {
 	case errors.Is(err, authn.ErrUnknownToken):
 		return unauthenticated("the token is unknown, revoked or expired")
-	case transient(err):
+	case pg.Transient(err):
 		return unavailable(2 * time.Second).Because(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return unavailable(2 * time.Second).Because(err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return Error(http.StatusRequestTimeout, CodeTimeout, "the body arrived too slowly; send it again")
 	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && unstorable(pg.Code) {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && unstorable(refused.Code) || errors.Is(err, pg.ErrUnclean) {
 		return Error(http.StatusUnprocessableEntity, CodeInvalidInput,
 			"the input has a character that cannot be stored (U+0000 or invalid UTF-8); remove it").Because(err)
 	}

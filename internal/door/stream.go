@@ -49,6 +49,10 @@ func (s *Stream) Send(id, event string, data []byte) error {
 	return s.write(b.Bytes())
 }
 
+// Place moves the client's Last-Event-ID without an event: a block without data
+// is not dispatched.
+func (s *Stream) Place(id string) error { return s.write([]byte("id: " + id + "\n\n")) }
+
 // Beat writes a comment, which clients ignore and which moves no id.
 func (s *Stream) Beat() error { return s.write([]byte(": beat\n\n")) }
 

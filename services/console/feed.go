@@ -143,6 +143,10 @@ func (s *Service) catchUp(ctx context.Context, since Position, to uint64, emit f
 			return
 		}
 		silent.Reset(catchUpIdle)
+		if m.Type == typeResync {
+			cancel(errTrimmed)
+			return
+		}
 		e := readEvent(m)
 		if err := emit(e); err != nil {
 			cancel(err)

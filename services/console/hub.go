@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -32,7 +31,6 @@ const (
 	ringBytes  = 16 << 20
 	// subscriptionEvents is how far a reader may fall behind before it is cut.
 	subscriptionEvents = 256
-	watchEpoch         = 5 * time.Second
 )
 
 // Hub fans one tail out to many readers in memory. A reader that falls behind
@@ -65,11 +63,19 @@ type Subscription struct {
 	done bool
 }
 
-// Run reads tail until ctx ends. When the stream is not there or was made anew
-// it begins again.
+// typeResync is the notice of a tail that events are gone: its body names the
+// stream's epoch and the sequence that follows. It is the bus's, which this
+// package does not import.
+const typeResync = "holdfast.bus.resync"
+
+// Run reads tail until ctx ends. Before the stream can be reached it tries
+// every second.
 func (h *Hub) Run(ctx context.Context, tail Tail) error {
 	for ctx.Err() == nil {
-		err := h.follow(ctx, tail)
+		epoch, _, last, err := tail.EventsState(ctx)
+		if err == nil {
+			err = tail.TailEvents(ctx, h.begin(epoch, last), h.publish)
+		}
 		if ctx.Err() != nil {
 			break
 		}
@@ -84,67 +90,34 @@ func (h *Hub) Run(ctx context.Context, tail Tail) error {
 	return nil
 }
 
-var errEpoch = errors.New("the stream began anew")
-
-func (h *Hub) follow(ctx context.Context, tail Tail) error {
-	epoch, _, last, err := tail.EventsState(ctx)
-	if err != nil {
-		return err
-	}
-	from := h.begin(epoch, last)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watched := make(chan struct{})
-	go func() { // the tail itself cannot tell an old stream from a new one
-		defer close(watched)
-		tick := time.NewTicker(watchEpoch)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			if now, _, _, err := tail.EventsState(ctx); err == nil && now != epoch {
-				cancel(errEpoch)
-				return
-			}
-		}
-	}()
-	err = tail.TailEvents(ctx, from, func(m events.Received) {
-		if !h.publish(epoch, m) {
-			cancel(errEpoch)
-		}
-	})
-	cancel(nil)
-	<-watched
-	if errors.Is(context.Cause(ctx), errEpoch) {
-		return nil // begin again at once
-	}
-	return err
-}
-
-// begin takes over a stream and says where to read on.
+// begin takes up a stream, or one that lost events, and says where to read on.
 func (h *Hub) begin(epoch string, last uint64) (from uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.epoch != epoch {
+	if h.epoch != epoch || h.last < last {
 		h.epoch, h.last, h.ring, h.bytes = epoch, last, nil, 0
-		for s := range h.all {
-			h.cut(s)
-		}
+		h.cutAll()
 	}
 	return h.last + 1
 }
 
-// publish hands m to its readers. It reports false for a sequence that went
-// backwards, which only a new stream does.
-func (h *Hub) publish(epoch string, m events.Received) bool {
+// publish hands m to its readers.
+func (h *Hub) publish(m events.Received) {
+	if m.Type == typeResync {
+		var at struct {
+			Epoch string `json:"epoch"`
+			Next  uint64 `json:"next"`
+		}
+		if events.Decode(m.Message, &at) == nil && at.Next > 0 {
+			h.begin(at.Epoch, at.Next-1)
+		}
+		return
+	}
 	e := readEvent(m)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if epoch != h.epoch || m.StreamSeq <= h.last {
-		return false
+	if m.StreamSeq <= h.last {
+		return
 	}
 	h.last = m.StreamSeq
 	h.ring = append(h.ring, e)
@@ -162,7 +135,18 @@ func (h *Hub) publish(epoch string, m events.Received) bool {
 	for s := range h.all {
 		h.offer(s, e)
 	}
-	return true
+}
+
+// cutAll sends every reader to where events are kept; the lock is held.
+func (h *Hub) cutAll() {
+	for s := range h.all {
+		h.cut(s)
+	}
+	for _, readers := range h.runs {
+		for s := range readers {
+			h.cut(s)
+		}
+	}
 }
 
 // readEvent looks into a run's event. One that cannot be read is passed on as

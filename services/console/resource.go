@@ -7,9 +7,6 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
-// Kinds of definition, as the catalog and paths spell them.
-var Kinds = []string{"agent", "flow", "tool", "model", "webhook", "schedule", "budget"}
-
 // ResourceName is the place of a definition in its namespace.
 type ResourceName struct{ Kind, Name string }
 
@@ -34,6 +31,7 @@ type Document struct {
 type Need struct {
 	ResourceName
 	File  string
+	Line  int // where the document that names it begins
 	Field string
 	By    ResourceName // who names it
 }

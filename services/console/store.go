@@ -11,8 +11,8 @@ import (
 type RunReader interface {
 	// Runs lists at most Limit runs, newest first, queued ones included.
 	Runs(ctx context.Context, f RunFilter) ([]Run, error)
-	// Run returns one run; ErrNotFound outside the namespace.
-	Run(ctx context.Context, namespace string, id events.RunID) (Run, error)
+	// GetRun returns one run; ErrNotFound outside the namespace.
+	GetRun(ctx context.Context, namespace string, id events.RunID) (Run, error)
 	// Situation returns what Why needs; ErrNotFound outside the namespace.
 	Situation(ctx context.Context, namespace string, id events.RunID) (Situation, error)
 }

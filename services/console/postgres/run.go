@@ -14,7 +14,8 @@ import (
 )
 
 // A run that a runner knows, and an accepted start that none has taken yet, in
-// the same columns.
+// the same columns. The trigger's ids have the collation "C"; the runner's index
+// is only used without it.
 const (
 	takenRuns = `
 SELECT r.run_id, r.namespace, r.kind, r.name, r.digest, r.status, r.seq, r.waiting, r.input, r.output, r.error,
@@ -23,7 +24,7 @@ SELECT r.run_id, r.namespace, r.kind, r.name, r.digest, r.status, r.seq, r.waiti
        r.accepted_at, r.created_at, r.updated_at, r.ended_at, true AS announced
   FROM runner.v_runs r`
 	queuedRuns = `
-SELECT d.run_id, d.namespace, d.ref_kind, d.ref_name, d.ref_digest, 'queued', 0::bigint, '', d.input, NULL::json, NULL::json,
+SELECT d.run_id COLLATE "default", d.namespace, d.ref_kind, d.ref_name, d.ref_digest, 'queued', 0::bigint, '', d.input, NULL::json, NULL::json,
        d.labels, json_build_object('kind', d.source_kind, 'name', d.source_name, 'id', d.delivery_id), d.principal, '', '',
        0::bigint, 0::bigint, 0::bigint, '', 0::bigint, NULL::timestamptz, 0,
        d.accepted_at, d.accepted_at, d.accepted_at, NULL::timestamptz, d.announced_at IS NOT NULL
@@ -37,8 +38,8 @@ const getRun = `SELECT * FROM (` +
 	queuedRuns + ` WHERE d.run_id = $1 AND d.namespace = $2) runs
 ORDER BY seq DESC LIMIT 1`
 
-// Run implements console.RunReader.
-func (s *Store) Run(ctx context.Context, namespace string, id events.RunID) (console.Run, error) {
+// GetRun implements console.RunReader.
+func (s *Store) GetRun(ctx context.Context, namespace string, id events.RunID) (console.Run, error) {
 	rows, err := s.pool.Query(ctx, getRun, id, namespace)
 	if err != nil {
 		return console.Run{}, fmt.Errorf("get run %s: %w", id, err)
@@ -51,7 +52,7 @@ func (s *Store) Run(ctx context.Context, namespace string, id events.RunID) (con
 // filters gets a plan of its own: a label must use its index.
 func listRuns(f console.RunFilter) (query string, args []any) {
 	taken, queued := []string{"r.namespace = $1"}, []string{"d.namespace = $1", "d.landed_at IS NULL",
-		"NOT EXISTS (SELECT 1 FROM runner.v_runs x WHERE x.run_id = d.run_id)"}
+		`NOT EXISTS (SELECT 1 FROM runner.v_runs x WHERE x.run_id = d.run_id COLLATE "default")`}
 	args = []any{f.Namespace}
 	both := func(inTaken, inQueued string, arg any) {
 		args = append(args, arg)
@@ -80,9 +81,14 @@ func listRuns(f console.RunFilter) (query string, args []any) {
 	args = append(args, f.Limit)
 	limit := fmt.Sprintf("$%d", len(args))
 	return `SELECT * FROM (` +
-		`(` + takenRuns + ` WHERE ` + strings.Join(taken, " AND ") + ` ORDER BY r.run_id DESC LIMIT ` + limit + `) UNION ALL ` +
-		`(` + queuedRuns + ` WHERE ` + strings.Join(queued, " AND ") + ` ORDER BY d.run_id DESC LIMIT ` + limit + `)) runs
+		`(` + listed(takenRuns) + ` WHERE ` + strings.Join(taken, " AND ") + ` ORDER BY r.run_id DESC LIMIT ` + limit + `) UNION ALL ` +
+		`(` + listed(queuedRuns) + ` WHERE ` + strings.Join(queued, " AND ") + ` ORDER BY d.run_id DESC LIMIT ` + limit + `)) runs
 ORDER BY run_id DESC LIMIT ` + limit, args
+}
+
+// listed leaves the large columns out of a list.
+func listed(columns string) string {
+	return strings.NewReplacer("r.input, r.output,", "NULL::json, NULL::json,", "d.input, NULL::json,", "NULL::json, NULL::json,").Replace(columns)
 }
 
 // Runs implements console.RunReader.

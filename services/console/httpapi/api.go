@@ -1,0 +1,83 @@
+// Package httpapi is the console's HTTP door: runs, events, commands,
+// definitions, tokens, the state of the system and the web pages.
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+	"github.com/holdfast-run/holdfast/services/console"
+)
+
+// SignInPath is where a browser brings its token; give it to the door's Config
+// as SignIn.
+const SignInPath = "/ui/sign-in"
+
+// Codes of this door's own problems.
+const (
+	CodeInvalidDefinition = "invalid_definition"
+	CodeKeyReused         = "idempotency_key_reused"
+	CodeRunEnded          = "run_ended"
+	CodeNoEvents          = "events_unavailable"
+)
+
+type api struct {
+	console *console.Service
+	door    *door.Door
+}
+
+// Register adds the console's routes to d.
+func Register(d *door.Door, s *console.Service) {
+	a := &api{console: s, door: d}
+	a.runs()
+	a.commands()
+	a.streams()
+	a.resources()
+	a.tokens()
+	a.system()
+	a.pages()
+}
+
+// problem turns the console's errors into problems; others pass.
+func problem(err error, what string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	what = fmt.Sprintf(what, args...)
+	switch {
+	case errors.Is(err, console.ErrNotFound):
+		return door.NotFound("there is no %s in this namespace", what)
+	case errors.Is(err, console.ErrEnded):
+		return door.Error(http.StatusConflict, CodeRunEnded, what+" has ended; an end is final")
+	case errors.Is(err, console.ErrKeyReused):
+		return door.Error(http.StatusConflict, CodeKeyReused,
+			"this Idempotency-Key was used for another command; send a new key")
+	case errors.Is(err, console.ErrNoTail):
+		return door.Error(http.StatusServiceUnavailable, CodeNoEvents,
+			"the event stream cannot be reached yet; a run's own events can: /v1/runs/{id}/events").After(2 * time.Second)
+	}
+	if found := spec.Problems(err); len(found) > 0 {
+		p := door.Error(http.StatusUnprocessableEntity, CodeInvalidDefinition,
+			fmt.Sprintf("%d problems; nothing was stored", len(found)))
+		if len(found) == 1 {
+			p.Detail = found[0].Error() + "; nothing was stored"
+		}
+		for _, f := range found {
+			p.Errors = append(p.Errors, door.ProblemError{Field: f.Field, Message: f.Message, File: f.File, Line: f.Line, Column: f.Column})
+		}
+		return p
+	}
+	return err
+}
+
+// orNil leaves an unknown time out of an answer.
+func orNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

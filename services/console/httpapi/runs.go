@@ -1,0 +1,203 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
+)
+
+// Run is a run on the wire.
+type Run struct {
+	RunID       events.RunID      `json:"run_id"`
+	Namespace   string            `json:"namespace"`
+	Kind        string            `json:"kind" enum:"agent,flow"`
+	Name        string            `json:"name"`
+	Digest      events.Digest     `json:"digest" doc:"the version that the run executes to its end"`
+	Status      string            `json:"status" doc:"queued, running, waiting, paused, needs_attention, cancelling; ends: completed, failed, cancelled, expired"`
+	Seq         int64             `json:"seq" doc:"number of the newest event; 0 before a runner has the run"`
+	Waiting     string            `json:"waiting,omitempty" doc:"what it waits for, in a few words; see /why"`
+	Input       json.RawMessage   `json:"input,omitempty" doc:"not in lists"`
+	Output      json.RawMessage   `json:"output,omitempty" doc:"not in lists"`
+	Error       json.RawMessage   `json:"error,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Trigger     json.RawMessage   `json:"trigger,omitempty"`
+	Principal   string            `json:"principal,omitempty"`
+	ParentRunID events.RunID      `json:"parent_run_id,omitempty"`
+	ParentItem  string            `json:"parent_item,omitempty"`
+	ModelCalls  int64             `json:"model_calls"`
+	ToolCalls   int64             `json:"tool_calls"`
+	Tokens      int64             `json:"tokens"`
+	Worker      string            `json:"worker,omitempty" doc:"that is asking the model"`
+	Attempts    int               `json:"attempts,omitempty" doc:"takeovers since the last progress"`
+	AcceptedAt  time.Time         `json:"accepted_at"`
+	CreatedAt   time.Time         `json:"created_at"`
+	UpdatedAt   time.Time         `json:"updated_at"`
+	EndedAt     *time.Time        `json:"ended_at,omitempty"`
+}
+
+func wireRun(r console.Run) Run {
+	return Run{
+		RunID: r.ID, Namespace: r.Namespace, Kind: r.Kind, Name: r.Name, Digest: r.Digest, Status: r.Status, Seq: r.Seq,
+		Waiting: r.Waiting, Input: r.Input, Output: r.Output, Error: r.Error, Labels: r.Labels, Trigger: r.Trigger,
+		Principal: r.Principal, ParentRunID: r.ParentRunID, ParentItem: r.ParentItem,
+		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens, Worker: r.ClaimWorker, Attempts: r.Attempts,
+		AcceptedAt: r.AcceptedAt, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: orNil(r.EndedAt),
+	}
+}
+
+// runPath is the id in a run's path.
+type runPath struct {
+	ID events.RunID `path:"id" pattern:"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$" doc:"run id"`
+}
+
+type listRunsInput struct {
+	door.PageInput
+	Agent  string       `query:"agent" maxLength:"120" doc:"name of an agent"`
+	Flow   string       `query:"flow" maxLength:"120" doc:"name of a flow"`
+	Status string       `query:"status" enum:"queued,running,waiting,paused,needs_attention,cancelling,completed,failed,cancelled,expired"`
+	Label  []string     `query:"label,explode" maxItems:"16" doc:"key:value; repeat it, all must match"`
+	Parent events.RunID `query:"parent" pattern:"^[0-9a-f-]{36}$" doc:"children of this run"`
+}
+
+type runCursor struct {
+	Before events.RunID `json:"b"`
+}
+
+func (in *listRunsInput) filter(namespace string) (console.RunFilter, error) {
+	f := console.RunFilter{Namespace: namespace, Status: in.Status, Parent: in.Parent, Limit: in.Limit + 1}
+	switch {
+	case in.Agent != "" && in.Flow != "":
+		return f, door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, "agent and flow exclude each other").At("query.flow", "stands beside agent")
+	case in.Agent != "":
+		f.Kind, f.Name = events.KindAgent, in.Agent
+	case in.Flow != "":
+		f.Kind, f.Name = events.KindFlow, in.Flow
+	}
+	for _, l := range in.Label {
+		key, value, ok := strings.Cut(l, ":")
+		if !ok || key == "" {
+			return f, door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, "a label filter is key:value").At("query.label", "expected key:value")
+		}
+		if f.Labels == nil {
+			f.Labels = map[string]string{}
+		}
+		f.Labels[key] = value
+	}
+	var at runCursor
+	if _, err := door.DecodeCursor(in.Cursor, &at); err != nil {
+		return f, err
+	}
+	f.Before = at.Before
+	return f, nil
+}
+
+type listRunsOutput struct{ Body door.Page[Run] }
+
+type runOutput struct{ Body Run }
+
+type journalInput struct {
+	runPath
+	door.PageInput
+	After int64 `query:"after" minimum:"0" doc:"events after this number; a cursor wins"`
+}
+
+type journalOutput struct{ Body door.Page[events.RunEvent] }
+
+type journalCursor struct {
+	After int64 `json:"a"`
+}
+
+// Why is the answer to "what does this run wait for?".
+type Why struct {
+	RunID    events.RunID `json:"run_id"`
+	Sentence string       `json:"sentence" doc:"one sentence for people"`
+	Since    *time.Time   `json:"since,omitempty"`
+	Waits    []Wait       `json:"waits" doc:"everything that must happen before the run goes on"`
+}
+
+// Wait is one thing that must happen.
+type Wait struct {
+	Kind     string     `json:"kind" doc:"queue, model, tool, approval, doubt, child"`
+	ID       string     `json:"id,omitempty" doc:"approval id"`
+	Name     string     `json:"name,omitempty" doc:"tool"`
+	Since    *time.Time `json:"since,omitempty"`
+	Until    *time.Time `json:"until,omitempty" doc:"when it expires by itself"`
+	Sentence string     `json:"sentence"`
+}
+
+type whyOutput struct{ Body Why }
+
+func (a *api) runs() {
+	door.Register(a.door, huma.Operation{
+		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Summary: "List runs, newest first", Tags: []string{"runs"},
+	}, authn.Viewer, func(ctx context.Context, in *listRunsInput) (*listRunsOutput, error) {
+		p, _ := authn.FromContext(ctx)
+		f, err := in.filter(p.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		found, err := a.console.Runs(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		runs := make([]Run, 0, len(found))
+		for _, r := range found {
+			runs = append(runs, wireRun(r))
+		}
+		return &listRunsOutput{door.NewPage(runs, in.Limit, func(r Run) any { return runCursor{r.RunID} })}, nil
+	})
+
+	door.Register(a.door, huma.Operation{
+		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{id}", Summary: "Get a run", Tags: []string{"runs"},
+		Description: "Answers queued for an accepted start that no runner has taken yet.",
+	}, authn.Viewer, func(ctx context.Context, in *runPath) (*runOutput, error) {
+		p, _ := authn.FromContext(ctx)
+		r, err := a.console.GetRun(ctx, p.Namespace, in.ID)
+		if err != nil {
+			return nil, problem(err, "run %s", in.ID)
+		}
+		return &runOutput{wireRun(r)}, nil
+	})
+
+	door.Register(a.door, huma.Operation{
+		OperationID: "get-run-journal", Method: http.MethodGet, Path: "/v1/runs/{id}/journal", Summary: "Read a run's journal, oldest first", Tags: []string{"runs"},
+	}, authn.Viewer, func(ctx context.Context, in *journalInput) (*journalOutput, error) {
+		p, _ := authn.FromContext(ctx)
+		after := journalCursor{in.After}
+		if _, err := door.DecodeCursor(in.Cursor, &after); err != nil {
+			return nil, err
+		}
+		if _, _, err := a.console.Head(ctx, p.Namespace, in.ID); err != nil {
+			return nil, problem(err, "run %s", in.ID)
+		}
+		found, err := a.console.Events(ctx, p.Namespace, in.ID, after.After, in.Limit+1)
+		if err != nil {
+			return nil, err
+		}
+		return &journalOutput{door.NewPage(found, in.Limit, func(e events.RunEvent) any { return journalCursor{e.Seq} })}, nil
+	})
+
+	door.Register(a.door, huma.Operation{
+		OperationID: "why-run", Method: http.MethodGet, Path: "/v1/runs/{id}/why", Summary: "Say what a run waits for", Tags: []string{"runs"},
+	}, authn.Viewer, func(ctx context.Context, in *runPath) (*whyOutput, error) {
+		p, _ := authn.FromContext(ctx)
+		why, err := a.console.WhyRun(ctx, p.Namespace, in.ID)
+		if err != nil {
+			return nil, problem(err, "run %s", in.ID)
+		}
+		out := Why{RunID: in.ID, Sentence: why.Sentence, Since: orNil(why.Since), Waits: make([]Wait, 0, len(why.Waits))}
+		for _, w := range why.Waits {
+			out.Waits = append(out.Waits, Wait{Kind: w.Kind, ID: w.ID, Name: w.Name, Since: orNil(w.Since), Until: orNil(w.Until), Sentence: w.Phrase})
+		}
+		return &whyOutput{out}, nil
+	})
+}

@@ -1,0 +1,203 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
+)
+
+// beatEvery keeps proxies from closing a quiet stream.
+const beatEvery = 10 * time.Second
+
+func (a *api) streams() {
+	a.door.Raw("GET /v1/runs/{id}/events", authn.Viewer, http.HandlerFunc(a.runEvents))
+	a.door.Raw("GET /v1/events", authn.Viewer, http.HandlerFunc(a.events))
+}
+
+// untilStopping ends a stream when the server begins to stop: the client
+// resumes at another process.
+func untilStopping(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(r.Context())
+	stopped := door.Stopping(ctx)
+	if stopped != nil {
+		go func() {
+			select {
+			case <-stopped:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, cancel
+}
+
+// runEvents streams one run: every event after Last-Event-ID (or ?after=), then
+// new ones, id = seq without a gap, and "event: end" after the run's end.
+func (a *api) runEvents(w http.ResponseWriter, r *http.Request) {
+	id := events.RunID(r.PathValue("id"))
+	if !id.Valid() {
+		door.Fail(w, r, door.NotFound("%q is not the id of a run", string(id)))
+		return
+	}
+	after, err := lastSeq(r)
+	if err != nil {
+		door.Fail(w, r, err)
+		return
+	}
+	p, _ := authn.FromContext(r.Context())
+	if _, _, err := a.console.Head(r.Context(), p.Namespace, id); err != nil {
+		door.Fail(w, r, problem(err, "run %s", id))
+		return
+	}
+	ctx, cancel := untilStopping(r)
+	defer cancel()
+	stream, err := door.NewStream(w)
+	if err != nil {
+		return // the client is gone
+	}
+	status, wrote := "", time.Now()
+	err = a.console.Follow(ctx, p.Namespace, id, after,
+		func(e events.RunEvent) error {
+			data, err := events.Marshal(e)
+			if err != nil {
+				return fmt.Errorf("marshal event %d of run %s: %w", e.Seq, id, err)
+			}
+			status, wrote = e.Status, time.Now()
+			return stream.Send(strconv.FormatInt(e.Seq, 10), "", data)
+		},
+		func() error {
+			if time.Since(wrote) < beatEvery {
+				return nil
+			}
+			wrote = time.Now()
+			return stream.Beat()
+		})
+	if err != nil {
+		return // the client, the server or the database went away; the client resumes
+	}
+	if status == "" { // it had ended before
+		if _, status, err = a.console.Head(ctx, p.Namespace, id); err != nil {
+			return
+		}
+	}
+	data, err := json.Marshal(map[string]string{"run_id": string(id), "status": status})
+	if err != nil {
+		return
+	}
+	_ = stream.Send("", "end", data)
+}
+
+func lastSeq(r *http.Request) (int64, error) {
+	text := r.Header.Get("Last-Event-ID")
+	if text == "" {
+		text = r.URL.Query().Get("after")
+	}
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, door.Error(http.StatusBadRequest, door.CodeBadRequest, "Last-Event-ID is not the number of an event")
+	}
+	return n, nil
+}
+
+// events streams everything that happens in the namespace: CloudEvents in JSON,
+// id = "<epoch>-<seq>", at least once. "event: resync" says that events are
+// gone and lists should be read again.
+func (a *api) events(w http.ResponseWriter, r *http.Request) {
+	var since *console.Position
+	text := r.Header.Get("Last-Event-ID")
+	if text == "" {
+		text = r.URL.Query().Get("after")
+	}
+	if text != "" {
+		at, ok := console.ParsePosition(text)
+		if !ok {
+			door.Fail(w, r, door.Error(http.StatusBadRequest, door.CodeBadRequest, "Last-Event-ID is not a place of this stream"))
+			return
+		}
+		since = &at
+	}
+	p, _ := authn.FromContext(r.Context())
+	ctx, cancel := untilStopping(r)
+	defer cancel()
+	feed := &feed{w: w}
+	// Until the first write an error can still be a problem.
+	if err := a.console.Feed(ctx, p.Namespace, since, feed); err != nil && feed.stream == nil {
+		door.Fail(w, r, problem(err, "event"))
+	}
+}
+
+// feed writes console.Feed to a stream that begins with the first write.
+type feed struct {
+	w      http.ResponseWriter
+	stream *door.Stream
+}
+
+var _ console.FeedReader = (*feed)(nil)
+
+func (f *feed) send(id, event string, data []byte) error {
+	if f.stream == nil {
+		stream, err := door.NewStream(f.w)
+		f.stream = stream
+		if err != nil {
+			return err
+		}
+	}
+	return f.stream.Send(id, event, data)
+}
+
+// cloudEvent is the JSON form of a message.
+// Source: CloudEvents 1.0, JSON event format.
+type cloudEvent struct {
+	SpecVersion string          `json:"specversion"`
+	ID          string          `json:"id"`
+	Source      string          `json:"source"`
+	Type        string          `json:"type"`
+	Subject     string          `json:"subject,omitempty"`
+	Time        *time.Time      `json:"time,omitempty"`
+	Namespace   string          `json:"namespace"`
+	Data        json.RawMessage `json:"data"`
+}
+
+func (f *feed) Event(at console.Position, e console.Event) error {
+	m := e.Message
+	data, err := events.Marshal(cloudEvent{
+		SpecVersion: "1.0", ID: m.ID, Source: m.Source, Type: m.Type, Subject: m.About,
+		Time: orNil(m.Time), Namespace: m.Namespace, Data: m.Data,
+	})
+	if err != nil {
+		return fmt.Errorf("marshal event %s: %w", at, err)
+	}
+	return f.send(at.String(), "", data)
+}
+
+func (f *feed) Resync(at console.Position, reason string) error {
+	data, err := json.Marshal(map[string]string{"reason": reason})
+	if err != nil {
+		return err
+	}
+	return f.send(at.String(), "resync", data)
+}
+
+// Idle sends an id without data: clients remember it and dispatch nothing, so a
+// quiet namespace resumes from here and not from its last event.
+func (f *feed) Idle(at console.Position) error {
+	if f.stream == nil {
+		stream, err := door.NewStream(f.w)
+		f.stream = stream
+		if err != nil {
+			return err
+		}
+	}
+	return f.stream.Place(at.String())
+}

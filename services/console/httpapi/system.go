@@ -1,0 +1,64 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
+)
+
+// System is who works and what is behind.
+type System struct {
+	Workers []Worker `json:"workers"`
+	Streams []Stream `json:"streams"`
+	// StreamsError says why streams are missing; the rest is true anyway.
+	StreamsError string    `json:"streams_error,omitempty"`
+	Event        string    `json:"event,omitempty" doc:"place of the newest event that this process has heard"`
+	At           time.Time `json:"at"`
+}
+
+// Worker is one process that does work.
+type Worker struct {
+	Service   string    `json:"service"`
+	Name      string    `json:"name"`
+	Alive     bool      `json:"alive"`
+	BeatAgeMs int64     `json:"beat_age_ms" doc:"since its last heartbeat, by the database's clock"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+// Stream is the backlog of one consumer.
+type Stream struct {
+	Stream      string `json:"stream"`
+	Consumer    string `json:"consumer"`
+	Pending     uint64 `json:"pending" doc:"not yet delivered"`
+	AckPending  uint64 `json:"ack_pending" doc:"delivered and not finished"`
+	Redelivered int    `json:"redelivered"`
+}
+
+type systemOutput struct{ Body System }
+
+func (a *api) system() {
+	door.Register(a.door, huma.Operation{
+		OperationID: "get-system", Method: http.MethodGet, Path: "/v1/system", Summary: "Say who works and what is behind", Tags: []string{"system"},
+	}, authn.Viewer, func(ctx context.Context, _ *struct{}) (*systemOutput, error) {
+		s, err := a.console.System(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out := System{Workers: make([]Worker, 0, len(s.Workers)), Streams: make([]Stream, 0, len(s.Lags)), StreamsError: s.NoLag, At: s.At}
+		if s.Events.Epoch != "" {
+			out.Event = s.Events.String()
+		}
+		for _, w := range s.Workers {
+			out.Workers = append(out.Workers, Worker{Service: w.Service, Name: w.Name, Alive: w.Alive(), BeatAgeMs: w.Age.Milliseconds(), StartedAt: w.StartedAt})
+		}
+		for _, l := range s.Lags {
+			out.Streams = append(out.Streams, Stream{Stream: l.Stream, Consumer: l.Durable, Pending: l.Pending, AckPending: l.AckPending, Redelivered: l.Redelivered})
+		}
+		return &systemOutput{out}, nil
+	})
+}

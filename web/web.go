@@ -1,0 +1,125 @@
+// Package web holds the console's pages: templates and the style sheet,
+// embedded. It knows no service; services/console/httpapi fills the templates.
+//
+// Everything that a template prints is text: html/template escapes it and no
+// value is ever marked safe. Control and direction characters are shown, not
+// obeyed. The pages need no script and no inline style.
+package web
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+)
+
+//go:embed templates/*.html
+var templates embed.FS
+
+//go:embed static/holdfast.css
+var css []byte
+
+// CSP is the Content-Security-Policy of every page.
+const CSP = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// CSS is the style sheet, served beside the pages as holdfast.css.
+func CSS() []byte { return css }
+
+// A page is its own set: layout.html and one file that defines "main".
+var pages = func() map[string]*template.Template {
+	out := map[string]*template.Template{}
+	for _, name := range []string{"runs", "run", "approvals", "signin"} {
+		out[name] = template.Must(template.New("layout.html").Funcs(funcs).ParseFS(templates, "templates/layout.html", "templates/"+name+".html"))
+	}
+	return out
+}()
+
+// Render writes the page of that name: runs, run, approvals or signin.
+func Render(w io.Writer, name string, data any) error {
+	page, ok := pages[name]
+	if !ok {
+		return fmt.Errorf("there is no page %q", name)
+	}
+	if err := page.Execute(w, data); err != nil {
+		return fmt.Errorf("render %s: %w", name, err)
+	}
+	return nil
+}
+
+var funcs = template.FuncMap{
+	"show": Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words,
+}
+
+// Show makes what a text would do to a page visible instead: control
+// characters, direction marks and the like become their code in brackets. Line
+// breaks and tabs stay.
+func Show(s string) string {
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if hidden(r) {
+			fmt.Fprintf(&b, "[U+%04X]", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func hidden(r rune) bool {
+	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029')
+}
+
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// short is the end of an id: the beginning is time and looks alike.
+func short(id string) string {
+	if len(id) <= 8 {
+		return id
+	}
+	return id[len(id)-8:]
+}
+
+func words(s string) string { return strings.ReplaceAll(s, "_", " ") }
+
+// Chip is how a status looks: class, symbol and word, never colour alone.
+type Chip struct{ Class, Symbol, Word string }
+
+func chipOf(status string) Chip {
+	switch status {
+	case "queued":
+		return Chip{"chip k-idle", "s-queue", "queued"}
+	case "running":
+		return Chip{"chip k-run", "s-run", "running"}
+	case "waiting":
+		return Chip{"chip k-idle", "s-wait", "waiting"}
+	case "paused":
+		return Chip{"chip k-idle", "s-pause", "paused"}
+	case "needs_attention":
+		return Chip{"chip k-bad", "s-need", "needs attention"}
+	case "cancelling":
+		return Chip{"chip k-idle", "s-stop", "cancelling"}
+	case "completed":
+		return Chip{"chip k-ok bare", "s-ok", "completed"}
+	case "failed":
+		return Chip{"chip k-bad", "s-bad", "failed"}
+	case "cancelled":
+		return Chip{"chip k-idle", "s-cancel", "cancelled"}
+	case "expired":
+		return Chip{"chip k-idle", "s-expired", "expired"}
+	}
+	return Chip{"chip k-idle", "s-wait", words(status)}
+}
