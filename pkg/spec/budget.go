@@ -77,17 +77,30 @@ func (b *Budget) Start(t time.Time) (time.Time, string) {
 	if b.Window == nil {
 		return time.Time{}, "all"
 	}
-	loc, err := time.LoadLocation(b.Window.TimeZone)
+	loc, err := loadZone(b.Window.TimeZone)
 	if err != nil {
 		loc = time.UTC // the zone was checked when the definition was read
 	}
-	local := t.In(loc)
-	y, m, day := local.Date()
-	start := time.Date(y, m, day, int(b.Window.StartHour), 0, 0, 0, loc)
+	y, m, day := t.In(loc).Date()
+	start := wallHour(y, m, day, int(b.Window.StartHour), loc)
 	if start.After(t) {
-		start = time.Date(y, m, day-1, int(b.Window.StartHour), 0, 0, 0, loc)
-		local = local.AddDate(0, 0, -1)
+		day--
+		start = wallHour(y, m, day, int(b.Window.StartHour), loc)
 	}
-	name := time.Date(start.In(loc).Year(), start.In(loc).Month(), start.In(loc).Day(), 0, 0, 0, 0, time.UTC)
-	return start, name.Format(time.DateOnly)
+	return start, time.Date(y, m, day, 0, 0, 0, 0, time.UTC).Format(time.DateOnly)
+}
+
+// wallHour is the moment at which the wall clock shows the full hour, or jumps
+// over it.
+func wallHour(y int, m time.Month, day, hour int, loc *time.Location) time.Time {
+	t := time.Date(y, m, day, hour, 0, 0, 0, loc)
+	if t.Hour() == hour {
+		return t
+	}
+	// time.Date gives a moment on one side of the jump.
+	before, after := t.ZoneBounds()
+	if t.Hour() < hour && !after.IsZero() {
+		return after
+	}
+	return before
 }

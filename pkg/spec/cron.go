@@ -15,9 +15,9 @@ var cronFields = []struct {
 }{
 	{"minute", 0, 59, "", nil},
 	{"hour", 0, 23, "", nil},
-	{"day of month", 1, 31, "", regexp.MustCompile(`^(L|LW|L-([1-9]|[12][0-9]|30)|([1-9]|[12][0-9]|3[01])W)$`)},
+	{"day of month", 1, 31, "", regexp.MustCompile(`^(\?|L|LW|L-([1-9]|[12][0-9]|30)|([1-9]|[12][0-9]|3[01])W)$`)},
 	{"month", 1, 12, "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC", nil},
-	{"day of week", 0, 7, "SUNMONTUEWEDTHUFRISAT", regexp.MustCompile(`^[0-7](L|#[1-5])$`)},
+	{"day of week", 0, 7, "SUNMONTUEWEDTHUFRISAT", regexp.MustCompile(`^(\?|([0-7]|SUN|MON|TUE|WED|THU|FRI|SAT)(L|#[1-5]))$`)},
 }
 
 var cronMacros = []string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
@@ -57,7 +57,7 @@ func checkCronPart(part string, low, high int, words string) error {
 			return fmt.Errorf("the step must be 1 to %d", high)
 		}
 	}
-	if body == "*" || body == "?" && words == "" {
+	if body == "*" {
 		return nil
 	}
 	from, to, ranged := strings.Cut(body, "-")

@@ -36,6 +36,19 @@ func (d *decoder) failAt(path string, line, column int, format string, args ...a
 	d.problems = append(d.problems, &Error{File: d.file, Line: line, Column: column, Field: path, Message: fmt.Sprintf(format, args...)})
 }
 
+// also records a problem beside others of the same place; the same sentence
+// twice is left out.
+func (d *decoder) also(s spot, format string, args ...any) {
+	msg := fmt.Sprintf(format, args...)
+	for _, p := range d.problems {
+		if p.Field == s.path && p.Message == msg {
+			return
+		}
+	}
+	delete(d.failed, s.path)
+	d.fail(s, "%s", msg)
+}
+
 // require fails when the field at s is absent.
 func (d *decoder) require(s spot, present bool, what string) {
 	if !present {

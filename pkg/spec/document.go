@@ -51,13 +51,15 @@ type Document struct {
 	Line int // where it starts in File
 
 	Kind      string // KindAgent, ...
-	Namespace string // as written; "" when the document names none
+	Namespace string // as written, or what ParseInto was given; else ""
 	Name      string
 	Labels    map[string]string
 	// Body is canonical JSON of apiVersion, kind, metadata without namespace,
 	// and spec with its defaults. Digest is DigestOf(Body).
 	Body   json.RawMessage
 	Digest events.Digest
+
+	nameAt *node
 
 	// Exactly the one of Kind is set.
 	Agent    *Agent
@@ -189,6 +191,7 @@ func (d *decoder) document(root *node) *Document {
 		return nil
 	}
 	m := *def.meta()
+	doc.nameAt = s.at("metadata", "name").n
 	doc.Namespace, doc.Name, doc.Labels = m.Namespace, m.Name, m.Labels
 	m.Namespace = ""
 	body, err := encode(envelope{APIVersion, head.kind, m, def})

@@ -152,18 +152,18 @@ func (f *Flow) checkReads(d *decoder, st *Step, t *Template) {
 		source := f.Step(p.Member())
 		switch {
 		case p.Member() == "":
-			d.fail(at.at, "${%s}: name a step, like ${steps.%s.output}", p, f.Steps[0].Name)
+			d.also(at.at, "${%s}: name a step, like ${steps.%s.output}", p, f.Steps[0].Name)
 		case source == nil:
-			d.fail(at.at, "${%s}: there is no step %q in this flow%s", p, shorten(p.Member()), didYouMean(p.Member(), f.names()))
+			d.also(at.at, "${%s}: there is no step %q in this flow%s", p, shorten(p.Member()), didYouMean(p.Member(), f.names()))
 		case !before[source.Name]:
-			d.fail(at.at, "${%s}: step %s may not be over; add it to needs", p, source.Name)
+			d.also(at.at, "${%s}: step %s may not be over; add it to needs", p, source.Name)
 		default:
 			want := "output"
 			if source.ForEach != nil {
 				want = "outputs"
 			}
 			if len(p.steps) < 2 || p.steps[1].key != want {
-				d.fail(at.at, "${%s}: what can be read of step %s is ${steps.%s.%s}", p, source.Name, source.Name, want)
+				d.also(at.at, "${%s}: what can be read of step %s is ${steps.%s.%s}", p, source.Name, source.Name, want)
 			}
 		}
 	})

@@ -58,10 +58,10 @@ func (h *HTTP) check(d *decoder, s spot) {
 		d.textTemplate(s.at("url"), h.URL)
 		h.URL.each(func(f *form, p Path) {
 			if p.Root == "secret" {
-				d.fail(f.at, "${%s}: a URL ends up in logs; put secrets in a header", p)
+				d.also(f.at, "${%s}: a URL ends up in logs; put secrets in a header", p)
 			}
 		})
-		d.roots(h.URL, "args", "env")
+		d.roots(h.URL, "args", "env", "secret")
 		if h.URL.isText() && !d.failed[s.at("url").path] {
 			d.serverPart(s.at("url"), h.URL)
 		}
@@ -107,12 +107,15 @@ func (h *HTTP) checkPlaces(d *decoder, t *Template) {
 	t.each(func(f *form, p Path) {
 		switch p.Root {
 		case "secret":
+			if t == h.URL {
+				return // refused already
+			}
 			if _, ok := h.Secrets[p.Member()]; len(p.steps) != 1 || !ok {
-				d.fail(f.at, "${%s} is not declared in secrets%s", p, didYouMean(p.Member(), names(h.Secrets)))
+				d.also(f.at, "${%s} is not declared in secrets%s", p, didYouMean(p.Member(), names(h.Secrets)))
 			}
 		case "env":
 			if len(p.steps) != 1 || !strings.HasPrefix(p.Member(), ToolEnvPrefix) {
-				d.fail(f.at, "${%s}: only variables whose names start with %s can be read, like ${env.%sURL}", p, ToolEnvPrefix, ToolEnvPrefix)
+				d.also(f.at, "${%s}: only variables whose names start with %s can be read, like ${env.%sURL}", p, ToolEnvPrefix, ToolEnvPrefix)
 			}
 		}
 	})

@@ -21,7 +21,11 @@ func Parse(file string, text []byte) ([]Document, error) {
 
 // ParseAll reads the files of one apply as Parse does. The same kind and name
 // twice in one namespace is a problem.
-func ParseAll(files []File) ([]Document, error) {
+func ParseAll(files []File) ([]Document, error) { return ParseInto("", files) }
+
+// ParseInto is ParseAll for documents that go to the given namespace when they
+// name none themselves.
+func ParseInto(namespace string, files []File) ([]Document, error) {
 	var docs []Document
 	var problems []*Error
 	first := map[string]*Document{}
@@ -29,10 +33,13 @@ func ParseAll(files []File) ([]Document, error) {
 		found, bad := parseFile(f)
 		problems = append(problems, bad...)
 		for _, doc := range found {
+			if doc.Namespace == "" {
+				doc.Namespace = namespace
+			}
 			key := doc.Namespace + "/" + doc.Kind + "/" + doc.Name
 			if one := first[key]; one != nil {
-				problems = append(problems, &Error{File: doc.File, Line: doc.Line, Column: 1, Field: "metadata.name",
-					Message: fmt.Sprintf("%s %q stands here twice; the other is at %s:%d", doc.Kind, doc.Name, one.File, one.Line)})
+				problems = append(problems, &Error{File: doc.File, Line: doc.nameAt.line, Column: doc.nameAt.column, Field: "metadata.name",
+					Message: fmt.Sprintf("%s %q stands here twice; the other is at %s:%d", doc.Kind, doc.Name, one.File, one.nameAt.line)})
 				continue
 			}
 			first[key] = doc
@@ -95,7 +102,7 @@ func decodeKind[T any](body json.RawMessage, kind string, pick func(*Document) *
 		return nil, err
 	}
 	if doc.Kind != kind {
-		return nil, fmt.Errorf("decode definition: it is a %s %q, not a %s", doc.Kind, doc.Name, kind)
+		return nil, fmt.Errorf("decode definition: it holds %s %q, want kind %s", doc.Kind, doc.Name, kind)
 	}
 	return pick(doc), nil
 }

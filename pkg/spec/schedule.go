@@ -2,6 +2,7 @@ package spec
 
 import (
 	"strings"
+	"sync"
 	"time"
 	_ "time/tzdata" // the same zones on every machine
 )
@@ -51,7 +52,7 @@ func (x *Schedule) check(d *decoder, s spot) {
 				return
 			}
 		}
-		d.fail(f.at, "${%s}: schedule has no such field; it has %s", p, strings.Join(ScheduleFields, ", "))
+		d.also(f.at, "${%s}: schedule has no such field; it has %s", p, strings.Join(ScheduleFields, ", "))
 	})
 }
 
@@ -63,7 +64,7 @@ func (d *decoder) zone(s spot, name string) {
 	if name == "" {
 		return
 	}
-	if _, err := time.LoadLocation(name); err != nil || name == "Local" {
+	if _, err := loadZone(name); err != nil || name == "Local" {
 		d.fail(s, "%q is not a time zone; write one like \"America/New_York\" or \"UTC\"", shorten(name))
 	}
 }
@@ -84,4 +85,17 @@ func target(agent, flow string) []Reference {
 		return []Reference{{KindFlow, flow, "spec.flow"}}
 	}
 	return []Reference{{KindAgent, agent, "spec.agent"}}
+}
+
+var zones sync.Map // name to *time.Location; there are a few hundred
+
+func loadZone(name string) (*time.Location, error) {
+	if loc, ok := zones.Load(name); ok {
+		return loc.(*time.Location), nil
+	}
+	loc, err := time.LoadLocation(name)
+	if err == nil {
+		zones.Store(name, loc)
+	}
+	return loc, err
 }

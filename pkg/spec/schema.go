@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"strconv"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -199,10 +200,26 @@ func violationText(e *jsonschema.ValidationError) string {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Pattern:
 		return clip(fmt.Sprintf("does not match pattern %q", k.Want))
+	case *kind.Maximum:
+		return "must be at most " + exact(k.Want)
+	case *kind.Minimum:
+		return "must be at least " + exact(k.Want)
+	case *kind.ExclusiveMaximum:
+		return "must be below " + exact(k.Want)
+	case *kind.ExclusiveMinimum:
+		return "must be above " + exact(k.Want)
+	case *kind.MultipleOf:
+		return "must be a multiple of " + exact(k.Want)
 	case *kind.Format:
 		return clip(fmt.Sprintf("is not a valid %s", k.Want))
 	}
 	return clip(e.ErrorKind.LocalizedString(english))
+}
+
+// exact writes every digit of a decimal.
+func exact(r *big.Rat) string {
+	digits, _ := r.FloatPrec()
+	return clip(r.FloatString(digits))
 }
 
 func clip(s string) string {

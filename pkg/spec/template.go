@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sort"
 	"strings"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
 // MaxRenderedBytes bounds what a template may produce.
@@ -64,7 +67,11 @@ func TextTemplate(text string) (*Template, error) { return ParseTemplate(quote(t
 
 func (t *Template) readNode(d *decoder, s spot) {
 	t.root = readForm(d, s)
-	t.src = s.n.json()
+	src, err := events.Canonical(s.n.json())
+	if err != nil {
+		d.fail(s, "%s", err)
+	}
+	t.src = src
 }
 
 func readForm(d *decoder, s spot) *form {
@@ -83,8 +90,10 @@ func readForm(d *decoder, s spot) *form {
 			f.list[i] = readForm(d, s.at(i))
 		}
 	case mapNode:
-		f.members = make([]*form, len(s.n.pairs))
-		for i, p := range s.n.pairs {
+		pairs := append([]pair(nil), s.n.pairs...) // in the order of canonical JSON
+		sort.Slice(pairs, func(i, j int) bool { return pairs[i].key.text < pairs[j].key.text })
+		f.members = make([]*form, len(pairs))
+		for i, p := range pairs {
 			if strings.Contains(p.key.text, "${") {
 				d.failAt(joinPath(s.path, p.key.text), p.key.line, p.key.column, "a key cannot be a template; only values can")
 			}
@@ -92,7 +101,11 @@ func readForm(d *decoder, s spot) *form {
 			f.members[i] = readForm(d, s.at(p.key.text))
 		}
 	default:
-		f.literal = s.n.json()
+		literal, err := events.Canonical(s.n.json())
+		if err != nil {
+			d.fail(s, "%s", err)
+		}
+		f.literal = literal
 	}
 	return f
 }
@@ -358,11 +371,11 @@ func (d *decoder) roots(t *Template, allowed ...string) {
 		}
 		switch near := Nearest(p.Root, allowed); {
 		case near != "":
-			d.fail(f.at, "${%s}: there is no %s here; did you mean %q?", p, p.Root, near)
+			d.also(f.at, "${%s}: there is no %s here; did you mean %q?", p, p.Root, near)
 		case len(allowed) == 0:
-			d.fail(f.at, "${%s}: no values can be inserted here", p)
+			d.also(f.at, "${%s}: no values can be inserted here", p)
 		default:
-			d.fail(f.at, "${%s}: there is no %s here; it can be %s", p, p.Root, strings.Join(allowed, ", "))
+			d.also(f.at, "${%s}: there is no %s here; it can be %s", p, p.Root, strings.Join(allowed, ", "))
 		}
 	})
 }

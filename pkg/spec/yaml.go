@@ -309,6 +309,9 @@ func (r *reader) scalar(n *node, v *ast.StringNode) (*node, error) {
 		return r.number(n, t)
 	}
 	n.kind, n.text = textNode, v.Value
+	if strings.ContainsRune(n.text, 0) {
+		return nil, r.at(t.Position.Line, t.Position.Column, "the text holds a NUL character")
+	}
 	if quoted {
 		n.inline = 1
 	} else {
