@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -133,6 +134,11 @@ func openCluster(ctx context.Context) (*cluster, error) {
 	return c, c.makeTemplate(ctx, schemas)
 }
 
+// sweeperInput stays open as long as this process lives. It must be reachable:
+// the collector would close the pipe, and the sweeper would take that for our
+// end and remove the files of the running server.
+var sweeperInput io.Closer
+
 // private starts the server of this test process. It ends with the process; a
 // shell that waits for that removes its files.
 func private(ctx context.Context) (*pgdev.Server, error) {
@@ -153,9 +159,11 @@ i=0; while test -e "$1/data/postmaster.pid" && test $i -lt 100; do sleep 0.1; i=
 rm -rf -- "$1" "$2"`
 	sweep := exec.Command("/bin/sh", "-c", script, "sh", far, dir)
 	sweep.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if _, err := sweep.StdinPipe(); err != nil { // stays open as long as we live
+	pipe, err := sweep.StdinPipe()
+	if err != nil {
 		return nil, err
 	}
+	sweeperInput = pipe
 	return s, sweep.Start()
 }
 
