@@ -1,0 +1,18 @@
+package demo
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// percentile is the nearest-rank percentile of ds: the smallest value that at
+// least p percent of them do not exceed. Zero for no values.
+func percentile(ds []time.Duration, p float64) time.Duration {
+	if len(ds) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(ds))
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}

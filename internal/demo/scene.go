@@ -1,0 +1,644 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/scriptmodel"
+)
+
+// Names of the example's definitions that the scenario speaks of.
+const (
+	scheduleName = "nightly"
+	poolName     = "night"
+)
+
+// scene is one night: the world, the services in it, and what was seen.
+type scene struct {
+	plan     plan
+	scripted bool
+	sup      *supervisor
+	truth    truth
+	admin    *api
+	operator *api
+	desk     *desk
+	alerts   *alertWatch
+	model    *scriptmodel.Server
+	gate     *gate
+	trap     *trap
+	web      *web
+	prices   string // the pricing API's file
+	p        *progress
+
+	mu         sync.Mutex
+	flow       string
+	runs       map[string]string // conversation -> run id
+	kills      []runnerKill
+	toolsKills int
+	incidents  []string
+	raise      struct {
+		before, to int64
+	}
+}
+
+// deviate notes that something did not go as the plan says.
+func (s *scene) deviate(format string, args ...any) {
+	s.mu.Lock()
+	s.incidents = append(s.incidents, fmt.Sprintf(format, args...))
+	s.mu.Unlock()
+	s.p.say("! "+format, args...)
+}
+
+// play runs the night from the trigger to the end of the flow.
+func (s *scene) play(ctx context.Context) error {
+	arrival := s.gate.expect(func(e scriptmodel.Exchange) bool {
+		return e.Key == inFocus && e.Turn == s.plan.RunnerTurn
+	})
+	if !s.scripted {
+		s.gate.release() // nothing of the script's is waited for
+	}
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var people sync.WaitGroup
+	defer people.Wait()
+	defer cancel()
+	people.Go(func() { s.desk.watch(ctx) })
+	people.Go(func() { s.watchBudget(ctx) })
+	people.Go(func() { s.showProgress(ctx) })
+
+	s.desk.setOpen(true)
+	s.runnerDies(ctx, arrival)
+	s.desk.setOpen(false)
+	for _, incident := range s.plan.Order {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		switch incident {
+		case incidentNATS:
+			s.natsDies(ctx)
+		case incidentTools:
+			s.toolsDie(ctx)
+		case incidentApprovals:
+			s.approvalsDie(ctx)
+		case incidentDeploy:
+			s.deploy(ctx)
+		}
+	}
+	s.desk.unreserve()
+	s.desk.setOpen(true)
+	return s.finish(ctx)
+}
+
+// start asks the schedule for its night now, then kills the trigger: the 202 is
+// a promise.
+func (s *scene) start(ctx context.Context) error {
+	flow, err := s.operator.triggerSchedule(ctx, scheduleName)
+	if err != nil {
+		return err
+	}
+	s.flow = flow
+	s.p.say("the night began as run %s", flow)
+	time.Sleep(s.plan.TriggerDelay)
+	if _, err := s.sup.kill("trigger", fmt.Sprintf("%v after the 202 of the start", s.plan.TriggerDelay)); err != nil {
+		return err
+	}
+	s.p.say("kill -9 trigger, %v after it said 202", s.plan.TriggerDelay)
+	return s.sup.restart(ctx, "trigger")
+}
+
+// runOf is the run of a conversation, "" while it has none.
+func (s *scene) runOf(ctx context.Context, key string) string {
+	s.mu.Lock()
+	id, ok := s.runs[key]
+	s.mu.Unlock()
+	if ok {
+		return id
+	}
+	family, err := s.truth.family(ctx, s.flow)
+	if err != nil {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range family {
+		s.runs[conversationOf(s.flow, c)] = c.RunID
+	}
+	return s.runs[key]
+}
+
+// conversationOf is the key under which the model server knows a run.
+func conversationOf(flow string, c child) string {
+	var in struct{ Shop string }
+	switch {
+	case c.RunID == flow:
+		return "flow"
+	case json.Unmarshal(c.Input, &in) == nil && in.Shop != "":
+		return in.Shop
+	}
+	return summaryKey
+}
+
+// ownerOf is the gate's question.
+func (s *scene) ownerOf(ctx context.Context, key string) string {
+	id := s.runOf(ctx, key)
+	if id == "" {
+		return ""
+	}
+	worker, err := s.truth.claimOf(ctx, id)
+	if err != nil {
+		return ""
+	}
+	return worker
+}
+
+// runnerDies kills the runner that works on child 17 and measures how long its
+// runs stand still while nobody restarts it. It repeats with any runner while
+// too few runs were hit for a measurement.
+func (s *scene) runnerDies(ctx context.Context, arrival <-chan scriptmodel.Exchange) {
+	if s.scripted {
+		select {
+		case e := <-arrival:
+			s.killRunner(ctx, s.ownerOf(ctx, e.Key), minResumes+1, fmt.Sprintf("model request %d of child 17 in flight", e.Turn+1))
+		case <-time.After(25 * time.Second):
+			s.deviate("child 17 made no request %d to the model within 25 s", s.plan.RunnerTurn+1)
+			s.gate.release()
+		case <-ctx.Done():
+			return
+		}
+	}
+	for try := 0; s.claimsHit() < minResumes && try < 3 && ctx.Err() == nil; try++ {
+		if victim := s.busiest(ctx); victim != "" {
+			s.killRunner(ctx, victim, minResumes, "model calls in flight")
+		}
+	}
+}
+
+func (s *scene) claimsHit() int {
+	n := 0
+	for _, k := range s.kills {
+		n += len(k.Claims)
+	}
+	return n
+}
+
+// busiest is the worker with the most claims; it waits up to 3 s for one.
+func (s *scene) busiest(ctx context.Context) string {
+	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		if family, err := s.truth.family(ctx, s.flow); err == nil {
+			count := map[string]int{}
+			best := ""
+			for _, c := range family {
+				if w, err := s.truth.claimOf(ctx, c.RunID); err == nil && w != "" {
+					if count[w]++; count[w] > count[best] {
+						best = w
+					}
+				}
+			}
+			if best != "" {
+				return best
+			}
+		}
+	}
+	return ""
+}
+
+// killRunner gathers claims at the worker, kills its process, and follows each
+// run that it had claimed to the first row after.
+func (s *scene) killRunner(ctx context.Context, worker string, want int, point string) {
+	defer s.gate.release()
+	pid, err := s.truth.pid(ctx, worker)
+	name, ok := s.sup.byPid(pid)
+	if err != nil || !ok {
+		s.deviate("no runner process belongs to worker %q (pid %d): %v", worker, pid, err)
+		return
+	}
+	s.gate.hold(worker)
+	s.gather(ctx, worker, want)
+	s.desk.setOpen(false)
+	kill := runnerKill{Process: name, Worker: worker, Pid: pid, Alive: len(s.sup.running("runner")) - 1}
+	if kill.At, err = s.sup.kill(name, point); err != nil {
+		s.deviate("kill %s: %v", name, err)
+		return
+	}
+	claims, err := s.truth.claims(ctx, worker)
+	if err != nil {
+		s.deviate("claims of %s: %v", worker, err)
+	}
+	s.gate.release()
+	for _, c := range claims {
+		kill.Claims = append(kill.Claims, claimFact{RunID: c.RunID, Seq: c.Seq})
+	}
+	s.p.say("kill -9 %s (pid %d): %s, %d runs claimed by it", name, pid, point, len(claims))
+	s.follow(ctx, &kill)
+	s.mu.Lock()
+	s.kills = append(s.kills, kill)
+	s.mu.Unlock()
+	if err := s.sup.restart(ctx, name); err != nil {
+		s.deviate("%v", err)
+	}
+}
+
+// gather waits until the worker has claimed enough runs: at least 0.2 s, at most
+// 4 s.
+func (s *scene) gather(ctx context.Context, worker string, want int) {
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < 4*time.Second; time.Sleep(20 * time.Millisecond) {
+		claims, err := s.truth.claims(ctx, worker)
+		if err == nil && len(claims) >= want && time.Since(began) > 200*time.Millisecond {
+			return
+		}
+	}
+}
+
+// follow waits for the first journal row of each claimed run after the kill, at
+// most 8 s.
+func (s *scene) follow(ctx context.Context, kill *runnerKill) {
+	left := len(kill.Claims)
+	for deadline := time.Now().Add(8 * time.Second); left > 0 && time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(15 * time.Millisecond) {
+		for i := range kill.Claims {
+			c := &kill.Claims[i]
+			if c.FirstSeq != 0 {
+				continue
+			}
+			seq, at, by, ok, err := s.truth.nextRow(ctx, c.RunID, c.Seq)
+			if err == nil && ok {
+				c.FirstSeq, c.FirstAt, c.FirstBy = seq, at, by
+				left--
+			}
+		}
+	}
+	var slowest time.Duration
+	for _, c := range kill.Claims {
+		if c.FirstSeq != 0 {
+			slowest = max(slowest, c.FirstAt.Sub(kill.At))
+		}
+	}
+	s.p.say("%d of %d runs went on elsewhere, the last after %.2f s", len(kill.Claims)-left, len(kill.Claims), slowest.Seconds())
+}
+
+// natsDies kills NATS while decisions are on their way.
+func (s *scene) natsDies(ctx context.Context) {
+	n := s.releaseSome(ctx, 3)
+	if _, err := s.sup.kill("nats", fmt.Sprintf("%d decisions on their way", n)); err != nil {
+		s.deviate("%v", err)
+		return
+	}
+	s.p.say("kill -9 nats for %v, %d decisions on their way", s.plan.NATSDown, n)
+	time.Sleep(s.plan.NATSDown)
+	if err := s.sup.restart(ctx, "nats"); err != nil {
+		s.deviate("%v", err)
+	}
+	s.landed(ctx)
+}
+
+// toolsDie kills the tools process whose price change the other side has just
+// committed and not answered, at a shop that does not honour the key. Nothing
+// else is being written at that moment, so this is the night's one doubt.
+func (s *scene) toolsDie(ctx context.Context) {
+	blind, honest := s.plan.ToolsShop, s.plan.ReplayShop
+	for deadline := time.Now().Add(12 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if _, shops := s.desk.waits(); shops[blind] {
+			break
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			s.deviate("%s proposed no price within 12 s", blind)
+			return
+		}
+		s.desk.release(ctx, 1) // make room in the flow's window
+	}
+	s.landed(ctx)
+	trapped := s.trap.set(blind, honest)
+	defer s.trap.release()
+	s.desk.releaseShop(ctx, blind)
+	both := s.desk.releaseShop(ctx, honest)
+	held := map[string]caught{}
+	timeout := time.After(10 * time.Second)
+	for held[blind].gone == nil || both && held[honest].gone == nil {
+		select {
+		case c := <-trapped:
+			held[c.arrival.Shop] = c
+		case <-timeout:
+			if held[blind].gone == nil {
+				s.deviate("the approved price of %s did not reach the pricing API within 10 s", blind)
+				return
+			}
+			both = false
+		case <-ctx.Done():
+			return
+		}
+	}
+	name := s.killWriter(ctx, blind, held[blind])
+	s.trap.release()
+	if name == "" {
+		s.deviate("no tools process was writing to %s", blind)
+		return
+	}
+	s.toolsKills++
+	s.p.say("kill -9 %s: %s had changed the price and not answered", name, blind)
+	s.doubtSettled(ctx)
+	if err := s.sup.restart(ctx, name); err != nil {
+		s.deviate("%v", err)
+	}
+}
+
+// killWriter kills the process that the ledger names as the writer. A ledger
+// that names none is no ledger: then tools processes die one after the other
+// until the pricing API sees its caller hang up.
+func (s *scene) killWriter(ctx context.Context, shop string, c caught) string {
+	point := fmt.Sprintf("between the commit of %s and its record", shop)
+	if worker, err := s.truth.writerOf(ctx, shop); err == nil && worker != "" {
+		if pid, err := s.truth.pid(ctx, worker); err == nil {
+			if name, ok := s.sup.byPid(pid); ok {
+				if _, err := s.sup.kill(name, point); err == nil {
+					return name
+				}
+			}
+		}
+	}
+	for _, name := range s.sup.running("tools") {
+		if _, err := s.sup.kill(name, point); err != nil {
+			continue
+		}
+		select {
+		case <-c.gone:
+			return name
+		case <-time.After(500 * time.Millisecond):
+			if err := s.sup.restart(ctx, name); err != nil {
+				s.deviate("%v", err)
+			}
+		}
+	}
+	return ""
+}
+
+// doubtSettled waits until the doubt was put before a person and answered, at
+// most 8 s. That it is there is a check of the verdict, not of this function.
+func (s *scene) doubtSettled(ctx context.Context) {
+	for deadline := time.Now().Add(8 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		if found, err := s.truth.doubts(ctx); err == nil && len(found) > 0 && found[0].Decision != "" {
+			s.p.say("%s was in doubt; %s looked it up and said %s", found[0].Business, found[0].By, found[0].Decision)
+			return
+		}
+		if n, err := readTally(s.prices); err == nil && n.Duplicates > 0 {
+			return // no doubt will come: it acted again
+		}
+	}
+}
+
+// approvalsDie kills the approvals service while decisions are being posted.
+func (s *scene) approvalsDie(ctx context.Context) {
+	n := s.releaseSome(ctx, s.plan.ApprovalsAfter)
+	time.Sleep(s.plan.ApprovalsDelay)
+	if _, err := s.sup.kill("approvals", fmt.Sprintf("%v after %d decisions were posted", s.plan.ApprovalsDelay, n)); err != nil {
+		s.deviate("%v", err)
+		return
+	}
+	s.p.say("kill -9 approvals, %v after %d decisions were posted", s.plan.ApprovalsDelay, n)
+	if err := s.sup.restart(ctx, "approvals"); err != nil {
+		s.deviate("%v", err)
+	}
+	s.landed(ctx)
+}
+
+// deploy stops one service the polite way, as a new release does.
+func (s *scene) deploy(ctx context.Context) {
+	n := s.releaseSome(ctx, 2)
+	names := s.sup.running(s.plan.DeployRole)
+	if len(names) == 0 {
+		s.deviate("no %s runs", s.plan.DeployRole)
+		return
+	}
+	slices.Sort(names)
+	name := names[int(s.plan.Seed)%len(names)]
+	s.p.say("SIGTERM %s: a deploy, %d decisions on their way", name, n)
+	if err := s.sup.term(name, "deploy", 15*time.Second); err != nil {
+		s.deviate("%v", err)
+	}
+	if err := s.sup.restart(ctx, name); err != nil {
+		s.deviate("%v", err)
+	}
+	s.landed(ctx)
+}
+
+// releaseSome decides up to n proposals, waiting up to 3 s for the first.
+func (s *scene) releaseSome(ctx context.Context, n int) int {
+	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(30 * time.Millisecond) {
+		if free, _ := s.desk.waits(); free > 0 {
+			break
+		}
+	}
+	return s.desk.release(ctx, n)
+}
+
+// landed waits until every decided proposal took effect and nothing is being
+// written, at most 10 s. What never lands is for the verdict.
+func (s *scene) landed(ctx context.Context) {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(40 * time.Millisecond) {
+		decided, posts, _, _, _ := s.desk.tally()
+		t, err := readTally(s.prices)
+		if err != nil || posts < 2*len(decided) {
+			continue
+		}
+		missing := slices.ContainsFunc(decided, func(r request) bool { return t.effectsOf(r.business()) == 0 })
+		if open, err := s.truth.openEffects(ctx); err == nil && open == 0 && !missing {
+			return
+		}
+	}
+}
+
+// watchBudget is the operator: when the night's cap has stopped runs and the
+// alert has come, it is raised, once.
+func (s *scene) watchBudget(ctx context.Context) {
+	var since time.Time
+	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		paused, err := s.truth.pausedFor(ctx, poolName)
+		if err != nil || len(paused) == 0 {
+			continue
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		alerts, _ := s.alerts.alerts()
+		if alerts == 0 && time.Since(since) < 3*time.Second {
+			continue // the operator acts on the alert
+		}
+		ceiling, used, _, err := s.truth.budget(ctx, poolName)
+		if err != nil || ceiling == 0 {
+			continue
+		}
+		to := 2 * ceiling
+		err = untilAnswered(ctx, func() error { return s.admin.raise(ctx, paused[0], poolName, to) })
+		if err != nil {
+			if !errors.Is(err, context.Canceled) {
+				s.deviate("raise the night's cap: %v", err)
+			}
+			return
+		}
+		s.mu.Lock()
+		s.raise.before, s.raise.to = ceiling, to
+		s.mu.Unlock()
+		s.p.say("the night's cap of %d tokens was passed (%d used, %d runs paused, %d alert): raised to %d", ceiling, used, len(paused), alerts, to)
+		return
+	}
+}
+
+func (s *scene) showProgress(ctx context.Context) {
+	for ; ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
+		family, err := s.truth.family(ctx, s.flow)
+		if err != nil {
+			continue
+		}
+		ended := 0
+		for _, c := range family {
+			if c.RunID != s.flow && c.Status == "completed" {
+				ended++
+			}
+		}
+		t, err := readTally(s.prices)
+		if err != nil {
+			continue
+		}
+		free, _ := s.desk.waits()
+		s.p.set("%d of %d checks done, %d prices changed, %d proposals wait", min(ended, shopCount), shopCount, t.Effects, free)
+	}
+}
+
+// finish waits for the end of the flow and then for quiet: late repeats arrive
+// within one acknowledgement wait.
+func (s *scene) finish(ctx context.Context) error {
+	deadline := time.Now().Add(40 * time.Second)
+	for {
+		r, err := s.operator.run(ctx, s.flow)
+		if err == nil && (r.Status == "completed" || r.Status == "failed" || r.Status == "cancelled" || r.Status == "expired") {
+			s.p.say("the night ended: %s", r.Status)
+			break
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if time.Now().After(deadline) {
+			s.deviate("the night did not end within 40 s: status %q, %v", r.Status, err)
+			break
+		}
+		time.Sleep(60 * time.Millisecond)
+	}
+	select {
+	case <-time.After(2200 * time.Millisecond):
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// collect reads everything the verdict needs.
+func (s *scene) collect(ctx context.Context) (facts, error) {
+	f := facts{
+		Seed: s.plan.Seed, Scripted: s.scripted, Took: time.Since(s.p.began), Kills: s.kills, ToolsKilled: s.toolsKills,
+		Deaths: s.sup.allDeaths(), Incidents: s.incidents, Expected: shopCount + 2,
+	}
+	var err error
+	if f.Tally, err = readTally(s.prices); err != nil {
+		return f, err
+	}
+	family, err := s.truth.family(ctx, s.flow)
+	if err != nil {
+		return f, fmt.Errorf("runs: %w", err)
+	}
+	completed := map[string]bool{}
+	for _, c := range family {
+		key := conversationOf(s.flow, c)
+		s.runs[key] = c.RunID
+		f.Runs = append(f.Runs, runFact{ID: c.RunID, Kind: c.Kind, Name: c.Name, Status: c.Status, Shop: shopIn(key)})
+		completed[c.RunID] = c.Status == "completed"
+	}
+	for i := range f.Kills {
+		for j := range f.Kills[i].Claims {
+			c := &f.Kills[i].Claims[j]
+			c.Completed = completed[c.RunID]
+		}
+	}
+	if f.Doubts, err = s.truth.doubts(ctx); err != nil {
+		return f, fmt.Errorf("doubts: %w", err)
+	}
+	if f.Journal, err = s.truth.journal(ctx); err != nil {
+		return f, fmt.Errorf("journal: %w", err)
+	}
+	decided, posts, pairs, accepted, other := s.desk.tally()
+	f.Approved = len(decided)
+	f.Approvals = approvalsFact{Posts: posts, Pairs: pairs, Accepted: accepted, Other: other}
+	if f.Approvals.Requests, f.Approvals.Decided, f.Approvals.Heard, err = s.truth.approvals(ctx); err != nil {
+		return f, fmt.Errorf("approvals: %w", err)
+	}
+	f.Budget = budgetFact{Pool: poolName, Ceiling: s.raise.before, Raised: s.raise.to}
+	if _, f.Budget.Used, f.Budget.Rows, err = s.truth.budget(ctx, poolName); err != nil {
+		return f, fmt.Errorf("budget: %w", err)
+	}
+	paused, err := s.truth.pausedFor(ctx, poolName)
+	if err != nil {
+		return f, fmt.Errorf("paused runs: %w", err)
+	}
+	f.Budget.Paused = len(paused)
+	if f.Budget.Raises, err = s.truth.raises(ctx, poolName); err != nil {
+		return f, fmt.Errorf("raises: %w", err)
+	}
+	f.Budget.Alerts, f.Budget.Copies = s.alerts.alerts()
+	if s.scripted {
+		err = s.collectScript(ctx, &f)
+	}
+	return f, err
+}
+
+// collectScript reads what only the script makes exact.
+func (s *scene) collectScript(ctx context.Context, f *facts) error {
+	count := func(key string) (requests, inFlight int) {
+		for _, e := range s.model.Exchanges() {
+			if key != "" && e.Key != key {
+				continue
+			}
+			requests++
+			if diedWith(f.Kills, e) {
+				inFlight++
+			}
+		}
+		return requests, inFlight
+	}
+	f.Model = "scripted"
+	f.Journal.Requests, f.Journal.InFlight = count("")
+	f.Focus.RunID = s.runs[inFocus]
+	f.Focus.Requests, f.Focus.InFlight = count(inFocus)
+	var err error
+	if f.Focus.Answers, _, _, err = s.truth.answers(ctx, f.Focus.RunID, "fetch_page"); err != nil {
+		return fmt.Errorf("answers of child 17: %w", err)
+	}
+	for _, k := range f.Kills {
+		for _, c := range k.Claims {
+			if c.RunID == f.Focus.RunID && f.Focus.SeqAtKill == 0 {
+				f.Focus.SeqAtKill, f.Focus.FirstSeq, f.Focus.WorkerBefore, f.Focus.WorkerAfter = c.Seq, c.FirstSeq, k.Worker, c.FirstBy
+			}
+		}
+	}
+	f.ManyPages.Fetched = s.web.count(manyPagesShop)
+	if _, f.ManyPages.BudgetResults, f.ManyPages.Asked, err = s.truth.answers(ctx, s.runs[manyPagesShop], "fetch_page"); err != nil {
+		return fmt.Errorf("answers of shop 23: %w", err)
+	}
+	for _, v := range s.model.Violations() {
+		f.Broken = append(f.Broken, fmt.Sprintf("%s, answer %d: %s", v.Key, v.Turn+1, v.Message))
+	}
+	return nil
+}
+
+// diedWith reports whether an exchange was in flight at one of the kills and
+// never got its answer.
+func diedWith(kills []runnerKill, e scriptmodel.Exchange) bool {
+	return !e.Answered && slices.ContainsFunc(kills, func(k runnerKill) bool {
+		return e.Arrived.Before(k.At) && (e.InFlight() || e.Ended.After(k.At))
+	})
+}
+
+func logFiles(dir string) string { return filepath.Join(dir, "*.log") }

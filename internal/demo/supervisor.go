@@ -1,0 +1,320 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// spec says how one process is run.
+type spec struct {
+	Name  string // "runner-1"
+	Role  string // "runner"
+	Args  []string
+	Env   []string
+	Ready string // URL that answers 200 when it is ready
+}
+
+// death is one process that ended while the scenario ran.
+type death struct {
+	Process string        `json:"process"`
+	Role    string        `json:"role"`
+	Pid     int           `json:"pid"`
+	Signal  string        `json:"signal"` // SIGKILL, SIGTERM, or "none" when it ended by itself
+	Point   string        `json:"point"`  // what was going on
+	At      time.Time     `json:"at"`
+	Exit    string        `json:"exit"` // "signal: killed", "exit status 0"
+	Took    time.Duration `json:"-"`    // from the signal to the end
+	Wanted  bool          `json:"wanted"`
+}
+
+// process is one running child.
+type process struct {
+	spec
+	pid   int
+	cmd   *exec.Cmd
+	done  chan struct{} // closed when it has ended
+	state *os.ProcessState
+
+	mu     sync.Mutex
+	signal string // what we sent last
+	point  string
+	sentAt time.Time
+}
+
+// supervisor runs the services as processes of one binary. It restarts nothing
+// by itself. It is safe for concurrent use.
+type supervisor struct {
+	binary string
+	dir    string // logs
+
+	mu      sync.Mutex
+	live    map[string]*process
+	specs   map[string]spec
+	starts  map[string]int
+	deaths  []death
+	closing bool
+}
+
+func newSupervisor(binary, dir string) *supervisor {
+	return &supervisor{binary: binary, dir: dir, live: map[string]*process{}, specs: map[string]spec{}, starts: map[string]int{}}
+}
+
+// start runs s and returns when it is ready, at the latest after 20 s.
+func (s *supervisor) start(ctx context.Context, sp spec) error {
+	p, err := s.spawn(sp)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", sp.Name, err)
+	}
+	return s.waitReady(ctx, p)
+}
+
+// restart runs a process again that has ended.
+func (s *supervisor) restart(ctx context.Context, name string) error {
+	s.mu.Lock()
+	sp, ok := s.specs[name]
+	_, alive := s.live[name]
+	s.mu.Unlock()
+	switch {
+	case !ok:
+		return fmt.Errorf("restart %s: never started", name)
+	case alive:
+		return fmt.Errorf("restart %s: still running", name)
+	}
+	return s.start(ctx, sp)
+}
+
+func (s *supervisor) spawn(sp spec) (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, errors.New("the demo is ending")
+	}
+	s.starts[sp.Name]++
+	log, err := os.OpenFile(filepath.Join(s.dir, fmt.Sprintf("%s.%d.log", sp.Name, s.starts[sp.Name])), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the child has its own descriptor
+	cmd := exec.Command(s.binary, sp.Args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.Dir = sp.Env, log, log, processAttributes(), s.dir
+	p := &process{spec: sp, cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The kernel counts the thread that started a child as its parent.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // the state says it all
+			s.ended(p)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	p.pid = cmd.Process.Pid
+	s.specs[sp.Name] = sp
+	s.live[sp.Name] = p
+	return p, nil
+}
+
+func (s *supervisor) ended(p *process) {
+	p.mu.Lock()
+	d := death{
+		Process: p.Name, Role: p.Role, Pid: p.cmd.Process.Pid, Signal: p.signal, Point: p.point, At: p.sentAt,
+		Exit: p.cmd.ProcessState.String(), Wanted: p.signal != "",
+	}
+	p.mu.Unlock()
+	if !d.Wanted {
+		d.Signal, d.At, d.Point = "none", time.Now(), "ended by itself"
+	}
+	d.Took = time.Since(d.At)
+	s.mu.Lock()
+	if s.live[p.Name] == p {
+		delete(s.live, p.Name)
+	}
+	if !s.closing {
+		s.deaths = append(s.deaths, d)
+	}
+	s.mu.Unlock()
+	p.state = p.cmd.ProcessState
+	close(p.done)
+}
+
+func (s *supervisor) waitReady(ctx context.Context, p *process) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		if httpOK(ctx, p.Ready) {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended while it started (%s):\n%s", p.Name, p.state, s.logTail(p.Name))
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %s does not answer 200: %w\n%s", p.Name, p.Ready, ctx.Err(), s.logTail(p.Name))
+		case <-time.After(15 * time.Millisecond):
+		}
+	}
+}
+
+func httpOK(ctx context.Context, url string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// kill sends SIGKILL and returns when the process is gone, with the moment
+// right before the signal.
+func (s *supervisor) kill(name, point string) (time.Time, error) {
+	p, at, err := s.send(name, point, syscall.SIGKILL)
+	if err != nil {
+		return time.Time{}, err
+	}
+	<-p.done
+	return at, nil
+}
+
+// term sends SIGTERM and waits for a clean exit, at most for grace; after that
+// the process is killed and an error returned.
+func (s *supervisor) term(name, point string, grace time.Duration) error {
+	p, _, err := s.send(name, point, syscall.SIGTERM)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+	case <-time.After(grace):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		return fmt.Errorf("%s did not end within %v of SIGTERM", name, grace)
+	}
+	if !p.state.Success() {
+		return fmt.Errorf("%s ended with %s after SIGTERM, want exit status 0", name, p.state)
+	}
+	return nil
+}
+
+func (s *supervisor) send(name, point string, sig syscall.Signal) (*process, time.Time, error) {
+	s.mu.Lock()
+	p := s.live[name]
+	s.mu.Unlock()
+	if p == nil {
+		return nil, time.Time{}, fmt.Errorf("signal %s: it is not running", name)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := time.Now()
+	p.signal, p.point, p.sentAt = signalName(sig), point, at
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return nil, time.Time{}, fmt.Errorf("signal %s: %w", name, err)
+	}
+	return p, at, nil
+}
+
+func signalName(sig syscall.Signal) string {
+	switch sig {
+	case syscall.SIGKILL:
+		return "SIGKILL"
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	}
+	return sig.String()
+}
+
+// byPid names the running process with that pid.
+func (s *supervisor) byPid(pid int) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, p := range s.live {
+		if p.pid == pid {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// running lists the names of the live processes of a role.
+func (s *supervisor) running(role string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, p := range s.live {
+		if p.Role == role {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+func (s *supervisor) allDeaths() []death {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]death(nil), s.deaths...)
+}
+
+// logTail is the end of the newest log of a process.
+func (s *supervisor) logTail(name string) string {
+	s.mu.Lock()
+	path := filepath.Join(s.dir, fmt.Sprintf("%s.%d.log", name, s.starts[name]))
+	s.mu.Unlock()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	if len(b) > 2000 {
+		b = b[len(b)-2000:]
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// close ends every process: SIGTERM, then SIGKILL after grace. Ends from here on
+// are no deaths of the scenario. The order is that of roles, last first.
+func (s *supervisor) close(grace time.Duration, roles []string) {
+	s.mu.Lock()
+	s.closing = true
+	live := make(map[string][]*process)
+	for _, p := range s.live {
+		live[p.Role] = append(live[p.Role], p)
+	}
+	s.mu.Unlock()
+	deadline := time.After(grace)
+	late := false
+	for i := len(roles) - 1; i >= 0; i-- {
+		for _, p := range live[roles[i]] {
+			_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		}
+		for _, p := range live[roles[i]] {
+			if !late {
+				select {
+				case <-p.done:
+					continue
+				case <-deadline:
+					late = true
+				}
+			}
+			_ = p.cmd.Process.Kill()
+			<-p.done
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package demo
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// tally is what the pricing API's own file says.
+type tally struct {
+	Arrivals   int `json:"arrivals"`
+	Effects    int `json:"effects"`    // arrivals that changed a price
+	Keys       int `json:"keys"`       // business keys with at least one effect
+	Duplicates int `json:"duplicates"` // effects beyond the first of their business key
+	Replayed   int `json:"replayed"`   // arrivals that a shop recognised by their key
+	Refused    int `json:"refused"`
+	Keyless    int `json:"keyless"` // arrivals without an Idempotency-Key
+	// Doubled lists the business keys with more than one effect.
+	Doubled []keyTally `json:"doubled,omitempty"`
+
+	byKey map[string]*keyTally
+}
+
+type keyTally struct {
+	Business string `json:"business_key"`
+	Shop     string `json:"shop"`
+	Arrivals int    `json:"arrivals"`
+	Effects  int    `json:"effects"`
+}
+
+// effectsOf is how often a business key took effect.
+func (t tally) effectsOf(business string) int {
+	if k := t.byKey[business]; k != nil {
+		return k.Effects
+	}
+	return 0
+}
+
+// readTally reads the file at path.
+func readTally(path string) (tally, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return tally{}, err
+	}
+	defer f.Close()
+	return parseTally(f)
+}
+
+// parseTally reads one arrival a line. A line that is not one is an error: an
+// oracle that cannot be read proves nothing.
+func parseTally(r io.Reader) (tally, error) {
+	t := tally{byKey: map[string]*keyTally{}}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		var a arrival
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			return tally{}, fmt.Errorf("pricing file line %d: %w", n, err)
+		}
+		if a.N != n {
+			return tally{}, fmt.Errorf("pricing file line %d is arrival %d", n, a.N)
+		}
+		t.add(a)
+	}
+	if err := lines.Err(); err != nil {
+		return tally{}, fmt.Errorf("pricing file: %w", err)
+	}
+	for _, k := range t.byKey {
+		if k.Effects > 0 {
+			t.Keys++
+		}
+		if k.Effects > 1 {
+			t.Duplicates += k.Effects - 1
+			t.Doubled = append(t.Doubled, *k)
+		}
+	}
+	slices.SortFunc(t.Doubled, func(a, b keyTally) int {
+		if a.Business < b.Business {
+			return -1
+		}
+		return 1
+	})
+	return t, nil
+}
+
+func (t *tally) add(a arrival) {
+	t.Arrivals++
+	if a.Key == "" {
+		t.Keyless++
+	}
+	if a.Refused != "" {
+		t.Refused++
+		return
+	}
+	k := t.byKey[a.Business]
+	if k == nil {
+		k = &keyTally{Business: a.Business, Shop: a.Shop}
+		t.byKey[a.Business] = k
+	}
+	k.Arrivals++
+	if a.Applied {
+		k.Effects++
+		t.Effects++
+		return
+	}
+	t.Replayed++
+}
