@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/internal/pgtest"
+)
+
+func TestQueriesPrepare(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	err := pg.PrepareAll(t.Context(), db.Open(t, "holdfast_approvals"), map[string]string{
+		"ask": askSQL, "known": knownSQL, "withdraw": withdrawSQL, "reject": rejectSQL, "lock": lockSQL, "clock": clockSQL,
+		"decide": decideSQL, "attempt": attemptSQL, "expire": expireSQL, "get": getSQL, "list": listSQL,
+		"listState": listStateSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Every role may read the views, and only the service may write its tables;
+// the audit cannot be changed even by the service.
+func TestGrants(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for role, queries := range map[string]map[string]bool{
+		"holdfast_runner": {
+			"SELECT FROM approvals.v_requests":              true,
+			"SELECT FROM approvals.requests":                false,
+			"DELETE FROM approvals.requests":                false,
+			"UPDATE approvals.requests SET state = ''":      false,
+			"INSERT INTO approvals.rejected DEFAULT VALUES": false,
+		},
+		"holdfast_console": {"SELECT FROM approvals.v_requests": true, "SELECT FROM approvals.v_decisions": true},
+		"holdfast_trigger": {"SELECT FROM approvals.v_requests": true},
+		"holdfast_tools":   {"SELECT FROM approvals.v_requests": true},
+		"holdfast_approvals": {
+			"SELECT FROM approvals.v_requests":                  true,
+			"DELETE FROM approvals.requests":                    false,
+			"UPDATE approvals.decisions SET principal = 'else'": false,
+			"DELETE FROM approvals.decisions":                   false,
+		},
+	} {
+		pool := db.Open(t, role)
+		for query, may := range queries {
+			if _, err := pool.Exec(t.Context(), query); (err == nil) != may {
+				t.Errorf("%s: %s: %v, allowed should be %t", role, query, err, may)
+			}
+		}
+	}
+}
