@@ -206,6 +206,7 @@ type worker struct {
 	beat     *pg.Beat
 	stopBeat context.CancelFunc
 	frozen   bool
+	inbox    *inbox.Inbox
 	mu       sync.Mutex
 }
 
@@ -232,8 +233,8 @@ func (r *rig) worker(m runner.Model, opts ...option) *worker {
 	store := postgres.New(r.db.Open(r.t, "holdfast_runner"))
 	w.Service = runner.New(cfg, runner.Deps{Worker: w.name, Store: store, Bus: link, Heart: w.beat, Defs: r.defs, Model: m, Log: log})
 	background.Go(func() { _ = w.Run(ctx) })
-	in := inbox.New(link, w.Service, cfg, store, w.holding)
-	if err := in.Start(r.t.Context()); err != nil {
+	w.inbox = inbox.New(link, w.Service, cfg, store, w.holding)
+	if err := w.inbox.Start(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
@@ -241,7 +242,7 @@ func (r *rig) worker(m runner.Model, opts ...option) *worker {
 		background.Wait()
 		stop, done := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Millisecond)
 		defer done()
-		_ = in.Stop(stop) // handlers that never end are cut
+		_ = w.inbox.Stop(stop) // handlers that never end are cut
 	})
 	return w
 }
@@ -264,6 +265,12 @@ func (w *worker) freeze() {
 func (r *rig) start(kind, name, input string) events.RunID {
 	r.t.Helper()
 	id := events.NewRunID()
+	r.startAs(id, kind, name, input)
+	return id
+}
+
+func (r *rig) startAs(id events.RunID, kind, name, input string) {
+	r.t.Helper()
 	digest, err := r.defs.CurrentDigest(r.t.Context(), "", kind, name)
 	if err != nil {
 		r.t.Fatal(err)
@@ -272,7 +279,6 @@ func (r *rig) start(kind, name, input string) events.RunID {
 		RunID: id, Namespace: "default", Ref: events.Ref{Kind: kind, Name: name, Digest: digest}, Input: json.RawMessage(input),
 		Trigger: events.Trigger{Kind: "api"}, Principal: "tester", AcceptedAt: time.Now().UTC(),
 	})
-	return id
 }
 
 func (r *rig) publish(subject, id, typ string, body any, nudge ...string) {
