@@ -12,6 +12,9 @@ var (
 	ErrSignature = errors.New("signature does not match")
 	// ErrStale says that a signature is good and its time is not.
 	ErrStale = errors.New("signed time is outside the tolerance")
+	// ErrMisconfigured says that a definition cannot be served as it is, through
+	// no fault of who sent the request.
+	ErrMisconfigured = errors.New("misconfigured")
 	// ErrKeyReused says that a dedupe key came back with another request.
 	ErrKeyReused = errors.New("key was used for another request")
 )

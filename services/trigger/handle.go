@@ -33,13 +33,13 @@ func (s *Service) Webhook(ctx context.Context, namespace, name string, r Request
 	}
 	provider, ok := s.providers[def.Provider]
 	if !ok {
-		return HookAnswer{}, fmt.Errorf("webhook %s: provider %q is not known to this release", name, def.Provider)
+		return HookAnswer{}, fmt.Errorf("webhook %s: %w: provider %q is not known to this release", name, ErrMisconfigured, def.Provider)
 	}
 	check := def.Check
 	for i, ref := range def.Secrets {
 		secret, err := s.secrets(ref)
 		if err != nil {
-			return HookAnswer{}, fmt.Errorf("webhook %s: secret %d: %w", name, i+1, err)
+			return HookAnswer{}, fmt.Errorf("webhook %s: %w: secret %d: %w", name, ErrMisconfigured, i+1, err)
 		}
 		check.Secrets = append(check.Secrets, secret)
 	}
@@ -49,7 +49,7 @@ func (s *Service) Webhook(ctx context.Context, namespace, name string, r Request
 	case errors.Is(err, ErrSignature):
 		return HookAnswer{}, Refuse(CodeSignature, "%w", err)
 	case err != nil:
-		return HookAnswer{}, fmt.Errorf("webhook %s: %w", name, err)
+		return HookAnswer{}, fmt.Errorf("webhook %s: %w: %w", name, ErrMisconfigured, err)
 	}
 	event, err := provider.Event(r)
 	if err != nil {

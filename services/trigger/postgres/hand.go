@@ -211,8 +211,8 @@ func (s *Store) LastFires(ctx context.Context, namespace string) (map[string]tri
 	return last, err
 }
 
-// queries lists every statement, for the test that prepares them.
-var queries = map[string]string{
+// Queries lists every statement, for the test that prepares them.
+var Queries = map[string]string{
 	"insertDelivery": insertDelivery, "findConflict": findConflict, "findDelivery": findDelivery, "deliveryByID": deliveryByID,
 	"listDeliveries": listDeliveries, "listHeld": listHeld, "release": release, "reject": reject,
 	"unannounced": unannounced, "markAnnounced": markAnnounced, "markLanded": markLanded,

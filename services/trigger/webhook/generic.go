@@ -20,6 +20,10 @@ type Generic struct{}
 
 var _ trigger.Provider = Generic{}
 
+// defaultPrefix stands before most senders' signatures. A webhook that names no
+// prefix takes them with and without it.
+const defaultPrefix = "sha256="
+
 // DefaultHeader is where Generic looks for the signature when the webhook names
 // no header.
 const DefaultHeader = "X-Signature"
@@ -60,7 +64,11 @@ func (Generic) Verify(r trigger.Request, c trigger.Check) error {
 	if value == "" {
 		return missing(header)
 	}
-	text, ok := strings.CutPrefix(value, c.HMAC.Prefix)
+	prefix := c.HMAC.Prefix
+	if prefix == "" && strings.HasPrefix(value, defaultPrefix) {
+		prefix = defaultPrefix
+	}
+	text, ok := strings.CutPrefix(value, prefix)
 	sig, err := decode(text)
 	if !ok || err != nil {
 		return fmt.Errorf("%w: %s is not in the encoding of this webhook", trigger.ErrSignature, header)

@@ -16,7 +16,7 @@ CREATE TABLE trigger.deliveries (
     dedupe_key       text        CHECK (length(dedupe_key) BETWEEN 1 AND 1000),
     -- Of the request as it was sent, to tell a repeat from another request under the same key.
     request_digest   text        NOT NULL,
-    run_id           text        COLLATE "C" NOT NULL UNIQUE,
+    run_id           text        NOT NULL UNIQUE,
     ref_kind         text        NOT NULL CHECK (ref_kind IN ('agent', 'flow')),
     ref_name         text        NOT NULL,
     -- The version that the name meant when the start was accepted.
@@ -76,7 +76,7 @@ CREATE TABLE trigger.fires (
     digest      text        NOT NULL,
     -- Both NULL when the fire could start nothing; trigger.rejected says why. No
     -- foreign key: a fire outlives its delivery, so that it never fires again.
-    run_id      text        COLLATE "C",
+    run_id      text,
     delivery_id uuid,
     PRIMARY KEY (namespace, schedule, nominal, fold)
 );
