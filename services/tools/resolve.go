@@ -21,7 +21,8 @@ type Resolve struct {
 
 // Resolve settles an effect in doubt. The verdict and the messages that follow
 // from it are committed together before anything is sent; after a nil error
-// they reach the runs by themselves. ErrNotFound; *NotInDoubt when the outcome
+// they reach the runs by themselves. The same verdict of the same person again
+// is no error. ErrNotFound; *NotInDoubt when the outcome
 // is known or somebody resolved it before.
 func (s *Service) Resolve(ctx context.Context, r Resolve) (Effect, error) {
 	if err := checkVerdict(r.Verdict, r.Result); err != nil {
@@ -31,7 +32,10 @@ func (s *Service) Resolve(ctx context.Context, r Resolve) (Effect, error) {
 	if err != nil {
 		return Effect{}, err
 	}
-	if e.State != EffectUnknown || e.SettledBy != "" {
+	if !e.Open() {
+		if e.SettledBy == r.By && e.settledAs() == r.Verdict {
+			return e, nil // the same verdict again, whose answer may have been lost
+		}
 		return Effect{}, &NotInDoubt{Effect: e}
 	}
 	done, err := s.controls.Settle(ctx, Settle{
@@ -49,6 +53,19 @@ func (s *Service) Resolve(ctx context.Context, r Resolve) (Effect, error) {
 	s.log.InfoContext(ctx, "effect resolved", "effect_id", e.ID, "verdict", r.Verdict, telemetry.KeyPrincipal, r.By)
 	s.kick()
 	return *done.Effect, nil
+}
+
+// settledAs is the verdict that an effect was settled with.
+func (e Effect) settledAs() string {
+	switch e.State {
+	case EffectSucceeded:
+		return events.Happened
+	case EffectFailed:
+		return events.NotHappened
+	case EffectUnknown:
+		return events.GiveUp
+	}
+	return ""
 }
 
 // Effect returns one effect; ErrNotFound.

@@ -87,6 +87,9 @@ type Effect struct {
 	ActedAt    time.Time
 }
 
+// Open reports whether the effect is in doubt and nobody has settled it.
+func (e Effect) Open() bool { return e.State == EffectUnknown && e.SettledBy == "" }
+
 // State is everything a decision about one call looks at, read in one statement.
 type State struct {
 	Now    time.Time // the database's clock

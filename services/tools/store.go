@@ -173,6 +173,11 @@ type Position struct {
 	ID        string    `json:"i"`
 }
 
+// Position is where the effect stands in a list.
+func (e Effect) Position() Position {
+	return Position{Doubt: e.Open(), CreatedAt: e.CreatedAt, ID: e.ID}
+}
+
 // Reader shows the ledger.
 type Reader interface {
 	Effect(ctx context.Context, namespace, id string) (Effect, error) // ErrNotFound

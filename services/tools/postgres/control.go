@@ -64,7 +64,7 @@ func (s *Store) Settle(ctx context.Context, v tools.Settle) (done tools.Settled,
 		switch {
 		case done.Known:
 			err = tx.QueryRow(ctx, appliedControlSQL, v.ID).Scan(&done.Applied)
-		case e.State == tools.EffectUnknown && e.SettledBy == "" && (v.Epoch == 0 || v.Epoch == e.Claim.Epoch):
+		case e.Open() && (v.Epoch == 0 || v.Epoch == e.Claim.Epoch):
 			done.Effect, err = settle(ctx, tx, *e, v)
 			done.Applied = done.Effect != nil
 		default:
@@ -128,7 +128,7 @@ func settle(ctx context.Context, tx pgx.Tx, e tools.Effect, v tools.Settle) (*to
 
 // heal answers calls that joined while the outcome became known.
 func heal(ctx context.Context, tx pgx.Tx, e tools.Effect) error {
-	if e.State != tools.EffectSucceeded && !(e.State == tools.EffectUnknown && e.SettledBy != "") {
+	if e.State != tools.EffectSucceeded && !(e.State == tools.EffectUnknown && !e.Open()) {
 		return nil
 	}
 	failure, err := problemText(e.Error)

@@ -1,0 +1,52 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-run/holdfast/services/tools"
+)
+
+// Effect is one row of the ledger as the door shows it.
+type Effect struct {
+	EffectID    string          `json:"effect_id"`
+	Namespace   string          `json:"namespace"`
+	Tool        string          `json:"tool"`
+	Key         string          `json:"key" doc:"what the other side gets as Idempotency-Key"`
+	State       string          `json:"state" enum:"intent,succeeded,failed,unknown" doc:"failed: it surely did not happen; unknown: it may have happened"`
+	Epoch       int64           `json:"epoch"`
+	RunID       string          `json:"run_id" doc:"of the call that opened it"`
+	CallID      string          `json:"call_id"`
+	Args        json.RawMessage `json:"args"`
+	Result      json.RawMessage `json:"result,omitempty"`
+	Error       *Problem        `json:"error,omitempty"`
+	InDoubt     string          `json:"in_doubt,omitempty" enum:"ask,fail" doc:"ask: a person is asked; fail: nobody is"`
+	SettledBy   string          `json:"settled_by,omitempty" doc:"who said what became of it"`
+	Worker      string          `json:"worker,omitempty" doc:"who acts, or acted last"`
+	LeaseUntil  time.Time       `json:"lease_until,omitzero"`
+	Attempts    int             `json:"attempts"`
+	NextAttempt time.Time       `json:"next_attempt_at,omitzero"`
+	CreatedAt   time.Time       `json:"created_at"`
+	UpdatedAt   time.Time       `json:"updated_at"`
+	ActedAt     time.Time       `json:"acted_at,omitzero"`
+	Receipts    json.RawMessage `json:"receipts,omitempty" doc:"what each attempt saw; only when one effect is shown"`
+}
+
+// Problem is why an effect is not known to have happened.
+type Problem struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func show(e tools.Effect) Effect {
+	out := Effect{
+		EffectID: e.ID, Namespace: e.Namespace, Tool: e.Tool, Key: e.Key, State: e.State, Epoch: e.Claim.Epoch,
+		RunID: string(e.RunID), CallID: string(e.CallID), Args: e.Args, Result: e.Result, InDoubt: e.InDoubt, SettledBy: e.SettledBy,
+		Worker: e.Claim.Worker, LeaseUntil: e.Claim.LeaseUntil, Attempts: e.Claim.Attempts, NextAttempt: e.Claim.NextAttempt,
+		CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt, ActedAt: e.ActedAt, Receipts: e.Receipts,
+	}
+	if e.Error != nil {
+		out.Error = &Problem{Code: e.Error.Code, Message: e.Error.Message}
+	}
+	return out
+}

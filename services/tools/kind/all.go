@@ -1,0 +1,30 @@
+// Package kind runs the kinds of tool: one file each, listed in All.
+package kind
+
+import (
+	"context"
+
+	"github.com/holdfast-run/holdfast/internal/egress"
+	"github.com/holdfast-run/holdfast/services/tools"
+)
+
+// Sender makes outgoing requests; egress.Client is one.
+type Sender interface {
+	Do(ctx context.Context, r egress.Request) (egress.Response, error)
+}
+
+// Config is what kinds work with.
+type Config struct {
+	Egress Sender
+	// LookupEnv and ReadFile resolve what definitions name.
+	LookupEnv func(string) (string, bool)
+	ReadFile  func(string) ([]byte, error)
+}
+
+// All lists every kind. A definition is of one kind at most.
+func All(c Config) []tools.Kind {
+	return []tools.Kind{
+		&HTTP{egress: c.Egress, lookupEnv: c.LookupEnv, readFile: c.ReadFile},
+		&FetchPage{egress: c.Egress},
+	}
+}
