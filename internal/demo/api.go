@@ -144,3 +144,14 @@ func (a *api) run(ctx context.Context, id string) (run, error) {
 	err := a.call(ctx, http.MethodGet, "/v1/runs/"+id, nil, &r)
 	return r, err
 }
+
+func (a *api) createToken(ctx context.Context, name, role string) (token string, err error) {
+	var out struct {
+		Token string `json:"token"`
+	}
+	err = a.call(ctx, http.MethodPost, "/v1/tokens", map[string]string{"name": name, "role": role}, &out)
+	if err == nil && out.Token == "" {
+		err = fmt.Errorf("create token %s: the answer has no token", name)
+	}
+	return out.Token, err
+}

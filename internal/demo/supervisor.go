@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// spec says how one process is run.
-type spec struct {
+// program says how one process is run.
+type program struct {
 	Name  string // "runner-1"
 	Role  string // "runner"
 	Args  []string
@@ -39,7 +39,7 @@ type death struct {
 
 // process is one running child.
 type process struct {
-	spec
+	program
 	pid   int
 	cmd   *exec.Cmd
 	done  chan struct{} // closed when it has ended
@@ -59,18 +59,18 @@ type supervisor struct {
 
 	mu      sync.Mutex
 	live    map[string]*process
-	specs   map[string]spec
+	specs   map[string]program
 	starts  map[string]int
 	deaths  []death
 	closing bool
 }
 
 func newSupervisor(binary, dir string) *supervisor {
-	return &supervisor{binary: binary, dir: dir, live: map[string]*process{}, specs: map[string]spec{}, starts: map[string]int{}}
+	return &supervisor{binary: binary, dir: dir, live: map[string]*process{}, specs: map[string]program{}, starts: map[string]int{}}
 }
 
 // start runs s and returns when it is ready, at the latest after 20 s.
-func (s *supervisor) start(ctx context.Context, sp spec) error {
+func (s *supervisor) start(ctx context.Context, sp program) error {
 	p, err := s.spawn(sp)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", sp.Name, err)
@@ -93,7 +93,7 @@ func (s *supervisor) restart(ctx context.Context, name string) error {
 	return s.start(ctx, sp)
 }
 
-func (s *supervisor) spawn(sp spec) (*process, error) {
+func (s *supervisor) spawn(sp program) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -107,7 +107,7 @@ func (s *supervisor) spawn(sp spec) (*process, error) {
 	defer log.Close() // the child has its own descriptor
 	cmd := exec.Command(s.binary, sp.Args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.Dir = sp.Env, log, log, processAttributes(), s.dir
-	p := &process{spec: sp, cmd: cmd, done: make(chan struct{})}
+	p := &process{program: sp, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		// The kernel counts the thread that started a child as its parent.

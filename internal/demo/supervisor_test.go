@@ -45,7 +45,7 @@ func helper(addr string) int {
 	return 0
 }
 
-func helperSpec(t *testing.T, name, role string, args ...string) spec {
+func helperSpec(t *testing.T, name, role string, args ...string) program {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -53,7 +53,7 @@ func helperSpec(t *testing.T, name, role string, args ...string) spec {
 	}
 	addr := l.Addr().String()
 	l.Close()
-	return spec{Name: name, Role: role, Args: args, Env: append(os.Environ(), helperEnv+"="+addr), Ready: "http://" + addr + "/"}
+	return program{Name: name, Role: role, Args: args, Env: append(os.Environ(), helperEnv+"="+addr), Ready: "http://" + addr + "/"}
 }
 
 func setupSupervisor(t *testing.T) *supervisor {
@@ -153,7 +153,7 @@ func TestSupervisor_CloseLeavesNobody(t *testing.T) {
 	t.Parallel()
 	s := setupSupervisor(t)
 	var pids []int
-	for i, sp := range []spec{helperSpec(t, "a-1", "a"), helperSpec(t, "a-2", "a"), helperSpec(t, "b-1", "b", "stubborn")} {
+	for i, sp := range []program{helperSpec(t, "a-1", "a"), helperSpec(t, "a-2", "a"), helperSpec(t, "b-1", "b", "stubborn")} {
 		if err := s.start(t.Context(), sp); err != nil {
 			t.Fatal(err)
 		}

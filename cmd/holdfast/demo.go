@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/holdfast-run/holdfast/internal/demo"
+)
+
+// DemoCmd plays the nightly competitor check and breaks things meanwhile.
+type DemoCmd struct {
+	Seed    *uint64 `help:"Which processes are hit, and when. The same seed gives the same plan; without one it is drawn and printed first."`
+	Model   string  `placeholder:"NAME" help:"Use this model of Anthropic instead of the scripted one; needs ANTHROPIC_API_KEY. Checks that need the script are left out, and the report says so."`
+	Example string  `type:"existingdir" placeholder:"DIR" help:"Folder with the example's YAML (default: examples/competitor-monitor of this build)."`
+	JSON    bool    `name:"json" help:"Print the report as JSON; progress goes to standard error."`
+	Keep    bool    `help:"Keep data and logs also when everything holds."`
+}
+
+// Help implements kong.HelpProvider.
+func (*DemoCmd) Help() string {
+	return `Runs every service as a process of its own, on a private NATS and Postgres, and
+plays one night of examples/competitor-monitor: 30 shops are read, prices are
+proposed, a person approves. Meanwhile processes are killed: a runner in the middle of
+competitor 17, the tools service between a price change and its record, the trigger
+right after it said 202, approvals, NATS; one service gets SIGTERM.
+
+The report is drawn from outside: the pricing API's own file, the model server's
+and the web's own counts, the HTTP API and the read-only SQL views. The exit code is
+0 only if every check holds; each one that fails says what it expected and saw.`
+}
+
+// Run implements the command.
+func (c *DemoCmd) Run(ctx context.Context, k *kong.Context) error {
+	key := os.Getenv("ANTHROPIC_API_KEY")
+	if c.Model != "" && key == "" {
+		return usage(errors.New("--model needs ANTHROPIC_API_KEY; without --model a scripted model is used"))
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	example, err := exampleFiles(c.Example)
+	if err != nil {
+		return usage(err)
+	}
+	seed := rand.Uint64N(1_000_000)
+	if c.Seed != nil {
+		seed = *c.Seed
+	}
+	ok, err := demo.Run(ctx, demo.Config{
+		Binary: binary, Example: example, Seed: seed, Model: c.Model, APIKey: key, JSON: c.JSON, Keep: c.Keep,
+		Out: k.Stdout, Err: k.Stderr, TTY: isTerminal(os.Stderr),
+	})
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	if !ok {
+		return errors.New("demo: not every check holds; the report above says which")
+	}
+	return nil
+}
+
+// exampleFiles opens the example's folder.
+func exampleFiles(dir string) (fs.FS, error) {
+	if dir == "" {
+		dir = "examples/competitor-monitor"
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("the example is not there (%w); start the demo in the source tree or name it with --example", err)
+	}
+	return os.DirFS(dir), nil
+}
+
+// isTerminal reports whether f shows what is written to a person.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
