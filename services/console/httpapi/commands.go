@@ -13,22 +13,22 @@ import (
 	"github.com/holdfast-run/holdfast/services/console"
 )
 
-// idempotencyKey is the header that makes a repeated command the same command.
-type idempotencyKey struct {
+// IdempotencyKey is the header that makes a repeated command the same command.
+type IdempotencyKey struct {
 	Key string `header:"Idempotency-Key" maxLength:"200" doc:"the same key is the same command"`
 }
 
 type reasonInput struct {
-	runPath
-	idempotencyKey
+	RunPath
+	IdempotencyKey
 	Body *struct {
 		Reason string `json:"reason,omitempty" maxLength:"1000"`
 	}
 }
 
 type budgetInput struct {
-	runPath
-	idempotencyKey
+	RunPath
+	IdempotencyKey
 	Body struct {
 		Budget string `json:"budget" maxLength:"200" doc:"toolCalls, modelCalls or tokens of the run, or pool:<name>"`
 		To     int64  `json:"to" minimum:"1" doc:"the new ceiling"`
@@ -37,8 +37,8 @@ type budgetInput struct {
 }
 
 type signalInput struct {
-	runPath
-	idempotencyKey
+	RunPath
+	IdempotencyKey
 	Body struct {
 		Name string          `json:"name" pattern:"^[A-Za-z0-9_-]{1,120}$"`
 		Data json.RawMessage `json:"data,omitempty" doc:"any JSON value"`

@@ -54,8 +54,9 @@ func wireRun(r console.Run) Run {
 	}
 }
 
-// runPath is the id in a run's path.
-type runPath struct {
+// RunPath is the id in the path of a run. It is exported because huma looks into
+// exported embedded structs only.
+type RunPath struct {
 	ID events.RunID `path:"id" pattern:"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$" doc:"run id"`
 }
 
@@ -105,7 +106,7 @@ type listRunsOutput struct{ Body door.Page[Run] }
 type runOutput struct{ Body Run }
 
 type journalInput struct {
-	runPath
+	RunPath
 	door.PageInput
 	After int64 `query:"after" minimum:"0" doc:"events after this number; a cursor wins"`
 }
@@ -159,7 +160,7 @@ func (a *api) runs() {
 	door.Register(a.door, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{id}", Summary: "Get a run", Tags: []string{"runs"},
 		Description: "Answers queued for an accepted start that no runner has taken yet.",
-	}, authn.Viewer, func(ctx context.Context, in *runPath) (*runOutput, error) {
+	}, authn.Viewer, func(ctx context.Context, in *RunPath) (*runOutput, error) {
 		p, _ := authn.FromContext(ctx)
 		r, err := a.console.GetRun(ctx, p.Namespace, in.ID)
 		if err != nil {
@@ -188,7 +189,7 @@ func (a *api) runs() {
 
 	door.Register(a.door, huma.Operation{
 		OperationID: "why-run", Method: http.MethodGet, Path: "/v1/runs/{id}/why", Summary: "Say what a run waits for", Tags: []string{"runs"},
-	}, authn.Viewer, func(ctx context.Context, in *runPath) (*whyOutput, error) {
+	}, authn.Viewer, func(ctx context.Context, in *RunPath) (*whyOutput, error) {
 		p, _ := authn.FromContext(ctx)
 		why, err := a.console.WhyRun(ctx, p.Namespace, in.ID)
 		if err != nil {

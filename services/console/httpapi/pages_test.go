@@ -1,0 +1,145 @@
+package httpapi_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/internal/door/doortest"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console/httpapi"
+	"github.com/holdfast-run/holdfast/web"
+)
+
+func newServer(t *testing.T, r *rig) *door.Server {
+	t.Helper()
+	srv := door.NewServer("127.0.0.1:0", r.door.Handler())
+	if err := srv.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- srv.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		stop, end := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+		defer end()
+		if err := srv.Stop(stop); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	return srv
+}
+
+func TestPages_ShowHostileTextAsText(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	id := events.NewRunID()
+	r.take("default", id, "shop", `{"<script>alert(1)</script>":"\"><img src=x onerror=alert(1)>"}`)
+	r.step(id, "waiting", false)
+	evil := `"><script>alert(1)</script>`
+	r.exec(`UPDATE runner.runs SET name = $2, waiting = $2, output = to_json($2::text), error = to_json($2::text) WHERE run_id = $1`, id, evil)
+	r.exec(`UPDATE runner.journal SET cause = $2, kind = $2, worker = $2, data = to_json($2::text) WHERE run_id = $1 AND seq = 2`, id, evil)
+	r.exec(`INSERT INTO runner.pending (run_id, namespace, item, kind, detail) VALUES ($1, 'default', 'call/x', 'tool', $2)`, id, evil)
+	approval := string(id) + "-2-0-a2"
+	r.exec(`INSERT INTO approvals.requests (approval_id, namespace, run_id, kind, call_id, agent, tool, tool_digest, args, digest, summary, ask_cause, asked_at, created_at, expires_at, valid_for)
+		VALUES ($1, 'default', $2, 'action', 'c', $3, $3, 'd', to_json($3::text), 'd', $3, 'ask:' || $1, clock_timestamp(), clock_timestamp(), clock_timestamp() + interval '1 h', interval '1 h')`, approval, id, evil)
+
+	for _, path := range []string{"/", "/?status=waiting&agent=" + url.QueryEscape(evil), "/ui/runs/" + string(id), "/ui/approvals", httpapi.SignInPath} {
+		status, header, raw := r.do("GET", path, doortest.Token(authn.Operator), "")
+		if status != 200 || header.Get("Content-Security-Policy") != web.CSP || !strings.HasPrefix(header.Get("Content-Type"), "text/html") {
+			t.Errorf("%s: %d %v", path, status, header)
+		}
+		z := html.NewTokenizer(strings.NewReader(raw))
+		for tt := z.Next(); tt != html.ErrorToken; tt = z.Next() {
+			if tok := z.Token(); tt == html.StartTagToken && (tok.Data == "script" || tok.Data == "img" || tok.Data == "style") {
+				t.Errorf("%s has <%s>", path, tok.Data)
+			}
+		}
+	}
+	if _, _, raw := r.do("GET", "/ui/approvals", doortest.Token(authn.Viewer), ""); !strings.Contains(raw, "holdfast approvals approve "+approval) {
+		t.Error("the inbox does not say how to approve")
+	}
+	if _, _, raw := r.do("GET", "/ui/runs/"+string(id), doortest.Token(authn.Viewer), ""); strings.Contains(raw, "<form") {
+		t.Error("a viewer is offered a button")
+	}
+	if status, _, raw := r.do("GET", "/ui/holdfast.css", "", ""); status != 200 || raw != string(web.CSS()) {
+		t.Errorf("style sheet: %d", status)
+	}
+}
+
+func TestPages_CancelNeedsThisSite(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	id := events.NewRunID()
+	r.take("default", id, "shop", `{}`)
+	path := "/ui/runs/" + string(id) + "/cancel"
+	cookie := door.SessionCookie + "=" + doortest.Token(authn.Operator)
+	if status, _, _ := r.do("POST", path, "", "", "Cookie", cookie, "Sec-Fetch-Site", "cross-site"); status != 403 {
+		t.Errorf("another site cancels: %d", status)
+	}
+	if status, _, _ := r.do("GET", path, "", "", "Cookie", cookie); status != 405 {
+		t.Errorf("GET cancels: %d", status)
+	}
+	status, header, raw := r.do("POST", path, "", "", "Cookie", cookie, "Sec-Fetch-Site", "same-origin")
+	if status != 303 || header.Get("Location") != "/ui/runs/"+string(id)+"?done=cancel" {
+		t.Errorf("this site: %d %s", status, raw)
+	}
+	var n int
+	if err := r.db.QueryRow(t.Context(), `SELECT count(*) FROM console.commands WHERE kind = 'cancel' AND principal = 'operator'`).Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d commands, %v", n, err)
+	}
+}
+
+func TestSignIn_TokenBecomesACookie(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	if status, header, _ := r.do("GET", "/", "", "", "Accept", "text/html"); status != 303 || header.Get("Location") != httpapi.SignInPath {
+		t.Errorf("a browser without a token: %d", status)
+	}
+	form := func(token string, header ...string) *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", r.url+httpapi.SignInPath, strings.NewReader(url.Values{"token": {token}}.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		for i := 0; i+1 < len(header); i += 2 {
+			req.Header.Set(header[i], header[i+1])
+		}
+		res, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		return res
+	}
+	if res := form("hf_wrong"); res.StatusCode != 401 || len(res.Cookies()) != 0 {
+		t.Errorf("a wrong token: %d %v", res.StatusCode, res.Cookies())
+	}
+	if res := form(doortest.Token(authn.Viewer), "Sec-Fetch-Site", "cross-site"); res.StatusCode != 403 || len(res.Cookies()) != 0 {
+		t.Errorf("from another site: %d", res.StatusCode)
+	}
+	res := form(doortest.Token(authn.Viewer))
+	if res.StatusCode != 303 || len(res.Cookies()) != 1 {
+		t.Fatalf("sign in: %d %v", res.StatusCode, res.Cookies())
+	}
+	c := res.Cookies()[0]
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode {
+		t.Errorf("cookie: %+v", c)
+	}
+	if status, _, raw := r.do("GET", "/", "", "", "Cookie", c.Name+"="+c.Value); status != 200 || !strings.Contains(raw, "Signed in as viewer") {
+		t.Errorf("signed in: %d", status)
+	}
+}

@@ -1,0 +1,27 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/internal/pgtest"
+	"github.com/holdfast-run/holdfast/services/console"
+)
+
+func TestQueriesPrepare(t *testing.T) {
+	t.Parallel()
+	full, _ := listRuns(console.RunFilter{Namespace: "n", Kind: "agent", Name: "a", Status: "queued",
+		Labels: map[string]string{"a": "b"}, Parent: "p", Before: "x", Limit: 1})
+	plain, _ := listRuns(console.RunFilter{Namespace: "n", Limit: 1})
+	pool := pgtest.New(t).Open(t, "holdfast_console")
+	if err := pg.PrepareAll(t.Context(), pool, map[string]string{
+		"getRun": getRun, "listRuns full": full, "listRuns plain": plain, "headOfRun": headOfRun, "eventsOfRun": eventsOfRun,
+		"pendingOfRun": pendingOfRun, "approvalsOfRun": approvalsOfRun, "openApprovals": openApprovals, "workers": workers, "databaseTime": databaseTime,
+		"commandByKey": commandByKey, "insertCommand": insertCommand, "owedCommands": owedCommands, "announcedCommands": announcedCommands, "landedCommands": landedCommands,
+		"insertToken": insertToken, "listTokens": listTokens, "revokeToken": revokeToken,
+		"missingNeeds": missingNeeds, "insertVersion": insertVersion, "setCurrent": setCurrent, "currentVersion": currentVersion,
+		"listResources": listResources, "getResource": getResource,
+	}); err != nil {
+		t.Error(err)
+	}
+}

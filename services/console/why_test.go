@@ -1,0 +1,177 @@
+package console
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	t0 := time.Date(2026, 3, 5, 2, 14, 0, 0, time.UTC)
+	now := t0.Add(5*time.Hour + 28*time.Minute)
+	all := []Worker{{Service: "runner"}, {Service: "tools"}}
+	dead := []Worker{{Service: "runner", Age: time.Minute}, {Service: "tools", Age: time.Minute}}
+	run := func(status string) Run {
+		return Run{ID: "r", Status: status, Seq: 4, AcceptedAt: t0, UpdatedAt: t0, Announced: true}
+	}
+	for name, tc := range map[string]struct {
+		in        Situation
+		want      string
+		wantKinds []string
+	}{
+		"accepted and taken by nobody": {
+			in:   Situation{Run: Run{Status: "queued", AcceptedAt: now.Add(-12 * time.Second), Announced: true}, Workers: all},
+			want: "queued: no runner has taken it for 12 s", wantKinds: []string{"queue"},
+		},
+		"accepted while no runner lives": {
+			in:   Situation{Run: Run{Status: "queued", AcceptedAt: now.Add(-3 * time.Minute), Announced: true}, Workers: dead},
+			want: "queued: no runner has taken it for 3 min; no runner is alive", wantKinds: []string{"queue"},
+		},
+		"accepted while the bus is away": {
+			in:   Situation{Run: Run{Status: "queued", AcceptedAt: t0}, Workers: all},
+			want: "queued: no runner has taken it for 5 h 28 min; it has not reached the event bus yet", wantKinds: []string{"queue"},
+		},
+		"asks the model": {
+			in: Situation{Run: func() Run { r := run("running"); r.ClaimWorker, r.ClaimAt = "runner-1", t0; return r }(), Workers: all,
+				Pending: []Pending{{Item: "model", Kind: "model", Since: t0}}},
+			want: "asking the model since 2026-03-05 02:14:00 UTC (worker runner-1)", wantKinds: []string{"model"},
+		},
+		"owes a model call that nobody took": {
+			in:   Situation{Run: run("running"), Workers: dead, Pending: []Pending{{Item: "model", Kind: "model", Since: now.Add(-time.Minute)}}},
+			want: "queued: no runner has taken its model call for 1 min; no runner is alive", wantKinds: []string{"model"},
+		},
+		"waits for a tool": {
+			in:   Situation{Run: run("waiting"), Workers: all, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "propose_price", Since: t0}}},
+			want: "waiting for tool propose_price since 2026-03-05 02:14:00 UTC", wantKinds: []string{"tool"},
+		},
+		"waits for a tool that no worker takes": {
+			in:   Situation{Run: run("waiting"), Workers: dead, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "propose_price", Since: t0}}},
+			want: "waiting for tool propose_price since 2026-03-05 02:14:00 UTC, no tools worker is alive", wantKinds: []string{"tool"},
+		},
+		"people come first, then tools": {
+			in: Situation{Run: run("waiting"), Workers: all,
+				Pending: []Pending{
+					{Item: "call/x", Kind: "tool", Detail: "fetch_page", Since: t0},
+					{Item: "approval/a1", Kind: "approval", Detail: "propose_price", Since: t0},
+				},
+				Approvals: []Approval{{ID: "a1", CreatedAt: t0.Add(time.Second), ExpiresAt: now}}},
+			want: "waiting for approval a1 of propose_price since 2026-03-05 02:14:01 UTC, expires 2026-03-05 07:42:00 UTC; " +
+				"and waiting for tool fetch_page since 2026-03-05 02:14:00 UTC",
+			wantKinds: []string{"approval", "tool"},
+		},
+		"does not know whether it happened": {
+			in:   Situation{Run: run("waiting"), Workers: all, Pending: []Pending{{Item: "approval/d1", Kind: "doubt", Detail: "propose_price", Since: t0}}},
+			want: "waiting for a person to say whether propose_price happened (approval d1) since 2026-03-05 02:14:00 UTC", wantKinds: []string{"doubt"},
+		},
+		"waits for children as one": {
+			in: Situation{Run: run("waiting"), Workers: all, Pending: []Pending{
+				{Item: "child/check/1", Kind: "child", Since: t0.Add(time.Second)}, {Item: "child/check/0", Kind: "child", Since: t0}}},
+			want: "waiting for 2 child runs since 2026-03-05 02:14:00 UTC", wantKinds: []string{"child"},
+		},
+		"many waits are counted": {
+			in: Situation{Run: run("waiting"), Workers: all, Pending: []Pending{
+				{Kind: "tool", Detail: "a", Since: t0}, {Kind: "tool", Detail: "b", Since: t0}, {Kind: "tool", Detail: "c", Since: t0},
+				{Kind: "tool", Detail: "d", Since: t0}, {Kind: "tool", Detail: "e", Since: t0}}},
+			want: "waiting for tool a since 2026-03-05 02:14:00 UTC; and waiting for tool b since 2026-03-05 02:14:00 UTC; " +
+				"and waiting for tool c since 2026-03-05 02:14:00 UTC; and 2 more",
+			wantKinds: []string{"tool", "tool", "tool", "tool", "tool"},
+		},
+		"is being stopped": {
+			in:   Situation{Run: run("cancelling"), Workers: all, Pending: []Pending{{Kind: "tool", Detail: "print_label", Since: t0}}},
+			want: "stopping: waiting for tool print_label since 2026-03-05 02:14:00 UTC", wantKinds: []string{"tool"},
+		},
+		"is paused": {
+			in:   Situation{Run: func() Run { r := run("paused"); r.Waiting = "paused by budget: pool night is at its ceiling"; return r }()},
+			want: "paused by budget: pool night is at its ceiling, since 2026-03-05 02:14:00 UTC",
+		},
+		"is parked": {
+			in: Situation{Run: func() Run {
+				r := run("needs_attention")
+				r.Error = json.RawMessage(`{"code":"crash_loop","message":"4 runners died with it"}`)
+				return r
+			}()},
+			want: "parked, needs attention: 4 runners died with it",
+		},
+		"has failed": {
+			in: Situation{Run: func() Run {
+				r := run("failed")
+				r.EndedAt, r.Error = t0, json.RawMessage(`{"code":"model_refused"}`)
+				return r
+			}(), Pending: []Pending{{Kind: "tool"}}},
+			want: "failed at 2026-03-05 02:14:00 UTC: model_refused",
+		},
+		"waits for a timer": {
+			in:   Situation{Run: func() Run { r := run("waiting"); r.Waiting = "next model attempt at 02:20"; return r }()},
+			want: "waiting for next model attempt at 02:20, since 2026-03-05 02:14:00 UTC",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.in.Now = now
+			got := Why(tc.in)
+			if diff := cmp.Diff(tc.want, got.Sentence); diff != "" {
+				t.Errorf("sentence (-want +got):\n%s", diff)
+			}
+			var kinds []string
+			for _, w := range got.Waits {
+				kinds = append(kinds, w.Kind)
+			}
+			if diff := cmp.Diff(tc.wantKinds, kinds); diff != "" {
+				t.Errorf("waits (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOrder_Check(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		in Order
+		ok bool
+	}{
+		"cancel":                {Order{Kind: events.RunCancel}, true},
+		"raise of a run":        {Order{Kind: events.RunRaiseBudget, Budget: "tokens", To: 1}, true},
+		"raise of a pool":       {Order{Kind: events.RunRaiseBudget, Budget: "pool:night", To: 1}, true},
+		"raise of nothing":      {Order{Kind: events.RunRaiseBudget, Budget: "money", To: 1}, false},
+		"raise of no pool":      {Order{Kind: events.RunRaiseBudget, Budget: "pool:", To: 1}, false},
+		"raise to nothing":      {Order{Kind: events.RunRaiseBudget, Budget: "tokens"}, false},
+		"signal":                {Order{Kind: events.RunSignal, Signal: "go"}, true},
+		"signal without a name": {Order{Kind: events.RunSignal}, false},
+		"unknown":               {Order{Kind: "start"}, false},
+	} {
+		if err := tc.in.Check(); (err == nil) != tc.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestCommand_SameIgnoresIDAndSpelling(t *testing.T) {
+	t.Parallel()
+	make := func(id, who string, o Order) Command {
+		c, err := o.command(id, "default", who, "k", "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	a := make("1", "maria", Order{Kind: events.RunSignal, Signal: "s", Data: json.RawMessage(`{"a":1,"b":2}`)})
+	b := make("2", "jonas", Order{Kind: events.RunSignal, Signal: "s", Data: json.RawMessage(`{"b": 2.0, "a":1}`)})
+	other := make("1", "maria", Order{Kind: events.RunSignal, Signal: "s", Data: json.RawMessage(`{"a":1,"b":3}`)})
+	if !a.Same(b) {
+		t.Error("the same order is not the same")
+	}
+	if a.Same(other) || a.Same(make("1", "maria", Order{Kind: events.RunCancel})) {
+		t.Error("another order is the same")
+	}
+	if got := Announcement(a, "m").ID; got != "signal:1" {
+		t.Errorf("cause %s", got)
+	}
+	if got := Announcement(make("1", "m", Order{Kind: events.RunCancel}), "x"); got.ID != "command:1" || got.MsgID != "x" || got.Type != events.TypeCommandRun {
+		t.Errorf("announcement %+v", got)
+	}
+}
