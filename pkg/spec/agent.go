@@ -63,12 +63,12 @@ func (a *Agent) check(d *decoder, s spot) {
 
 // References names what the agent needs to exist beside it.
 func (a *Agent) References() []Reference {
-	refs := []Reference{{KindModel, a.Model, "spec.model"}}
+	refs := []Reference{{Kind: KindModel, Name: a.Model, Field: "spec.model"}}
 	for i, t := range a.Tools {
-		refs = append(refs, Reference{KindTool, t, fmt.Sprintf("spec.tools[%d]", i)})
+		refs = append(refs, Reference{Kind: KindTool, Name: t, Field: fmt.Sprintf("spec.tools[%d]", i)})
 	}
 	for i, p := range a.Budget.Pools {
-		refs = append(refs, Reference{KindBudget, p, fmt.Sprintf("spec.budget.pools[%d]", i)})
+		refs = append(refs, Reference{Kind: KindBudget, Name: p, Field: fmt.Sprintf("spec.budget.pools[%d]", i)})
 	}
 	return refs
 }

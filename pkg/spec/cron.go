@@ -47,7 +47,28 @@ func checkCron(text string) error {
 			}
 		}
 	}
-	return nil
+	return checkDays(fields)
+}
+
+// checkDays refuses days that no month has, such as 30 February.
+func checkDays(fields []string) error {
+	if fields[4] != "*" && fields[4] != "?" || strings.Trim(fields[2], "0123456789,") != "" {
+		return nil // another field may pick days, or the days are not plain numbers
+	}
+	last := 0
+	for part := range strings.SplitSeq(fields[3], ",") {
+		low, err := cronValue(part, 1, 12, cronFields[3].words)
+		if err != nil {
+			return nil // a range or *: it has a month of 31 days, or nearly
+		}
+		last = max(last, [...]int{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}[low-1])
+	}
+	for part := range strings.SplitSeq(fields[2], ",") {
+		if day, err := strconv.Atoi(part); err != nil || day <= last {
+			return nil
+		}
+	}
+	return fmt.Errorf("never fires: no month it names has such a day")
 }
 
 func checkCronPart(part string, low, high int, words string) error {

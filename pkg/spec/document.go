@@ -51,7 +51,7 @@ type Document struct {
 	Line int // where it starts in File
 
 	Kind      string // KindAgent, ...
-	Namespace string // as written, or what ParseInto was given; else ""
+	Namespace string // as written; "" when the document names none
 	Name      string
 	Labels    map[string]string
 	// Body is canonical JSON of apiVersion, kind, metadata without namespace,
@@ -59,7 +59,8 @@ type Document struct {
 	Body   json.RawMessage
 	Digest events.Digest
 
-	nameAt *node
+	root       *node
+	definition definition // the one of Kind
 
 	// Exactly the one of Kind is set.
 	Agent    *Agent
@@ -76,6 +77,8 @@ type Reference struct {
 	Kind  string
 	Name  string
 	Field string // where it is named
+	// Line and Column are its place in the file; 0 when read from a stored body.
+	Line, Column int
 }
 
 // definition is what the kinds have in common.
@@ -125,17 +128,16 @@ func (doc *Document) blank(kind string) definition {
 
 // References names the definitions that this one needs in its namespace.
 func (doc *Document) References() []Reference {
-	switch doc.Kind {
-	case KindAgent:
-		return doc.Agent.References()
-	case KindFlow:
-		return doc.Flow.References()
-	case KindWebhook:
-		return doc.Webhook.References()
-	case KindSchedule:
-		return doc.Schedule.References()
+	if doc.definition == nil {
+		return nil
 	}
-	return nil
+	refs := doc.definition.References()
+	for i := range refs {
+		if n := doc.root.find(refs[i].Field); n != nil {
+			refs[i].Line, refs[i].Column = n.line, n.column
+		}
+	}
+	return refs
 }
 
 // envelope is a document as it is stored.
@@ -191,7 +193,7 @@ func (d *decoder) document(root *node) *Document {
 		return nil
 	}
 	m := *def.meta()
-	doc.nameAt = s.at("metadata", "name").n
+	doc.root, doc.definition = root, def
 	doc.Namespace, doc.Name, doc.Labels = m.Namespace, m.Name, m.Labels
 	m.Namespace = ""
 	body, err := encode(envelope{APIVersion, head.kind, m, def})
@@ -241,7 +243,9 @@ func (d *decoder) metadata(root spot, m *Metadata) {
 		d.name(s.at("name"), m.Name)
 	}
 	if m.Namespace != "" {
-		d.name(s.at("namespace"), m.Namespace)
+		if !ValidNamespace(m.Namespace) {
+			d.fail(s.at("namespace"), "%q is not a namespace: 1 to 63 of a-z 0-9 -, a letter or digit at both ends", shorten(m.Namespace))
+		}
 	}
 	if len(m.Labels) > MaxLabels {
 		d.fail(s.at("labels"), "has %d labels; at most %d are allowed", len(m.Labels), MaxLabels)

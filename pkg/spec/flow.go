@@ -32,9 +32,10 @@ type Step struct {
 	// Needs names the steps that must have ended before this one starts.
 	Needs []string `json:"needs,omitempty"`
 	// Input is over ${input...}, ${item...} (with ForEach) and
-	// ${steps.<name>.output} or, for a step with forEach, .outputs: a list in
-	// the order of the items, null where one failed. Only steps that this one
-	// needs, directly or not, can be read. Default: the item, or the flow's input.
+	// ${steps.<name>.output} or, for a step with forEach, .outputs (a list in the
+	// order of the items, null where one failed) and .failures (a list of item,
+	// status and error). Only steps that this one needs, directly or not, can be
+	// read. Default: the item, or the flow's input.
 	Input     *Template `json:"input"`
 	OnFailure string    `json:"onFailure"` // OnFailureFail (default) or OnFailureContinue
 }
@@ -158,12 +159,12 @@ func (f *Flow) checkReads(d *decoder, st *Step, t *Template) {
 		case !before[source.Name]:
 			d.also(at.at, "${%s}: step %s may not be over; add it to needs", p, source.Name)
 		default:
-			want := "output"
+			members := []string{"output", "outputs", "failures"}
 			if source.ForEach != nil {
-				want = "outputs"
+				members = members[1:]
 			}
-			if len(p.steps) < 2 || p.steps[1].key != want {
-				d.also(at.at, "${%s}: what can be read of step %s is ${steps.%s.%s}", p, source.Name, source.Name, want)
+			if len(p.steps) < 2 || !contains(members, p.steps[1].key) {
+				d.also(at.at, "${%s}: what can be read of step %s is %s", p, source.Name, strings.Join(members, ", "))
 			}
 		}
 	})
@@ -255,7 +256,7 @@ func (f *Flow) cycle() []string {
 func (f *Flow) References() []Reference {
 	var refs []Reference
 	for i, st := range f.Steps {
-		refs = append(refs, Reference{KindAgent, st.Agent, fmt.Sprintf("spec.steps[%d].agent", i)})
+		refs = append(refs, Reference{Kind: KindAgent, Name: st.Agent, Field: fmt.Sprintf("spec.steps[%d].agent", i)})
 	}
 	return refs
 }

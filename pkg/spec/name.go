@@ -8,9 +8,14 @@ import (
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,61}$`)
 
-// ValidName reports whether s may name a definition, a namespace, a flow step
-// or a pool: 1 to 62 of a-z 0-9 - _, the first a letter or digit.
+// ValidName reports whether s may name a definition, a flow step or a pool: 1 to 62 of a-z 0-9 - _, the first a letter or digit.
 func ValidName(s string) bool { return namePattern.MatchString(s) }
+
+var namespacePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// ValidNamespace reports whether s may name a namespace: 1 to 63 of a-z 0-9 -,
+// a letter or digit at both ends.
+func ValidNamespace(s string) bool { return namespacePattern.MatchString(s) }
 
 const nameRule = "1 to 62 of a-z 0-9 - _, starting with a letter or digit"
 

@@ -219,3 +219,19 @@ func shorten(s string) string {
 	}
 	return s
 }
+
+// find returns the node at a path as References writes it, or nil.
+func (n *node) find(path string) *node {
+	for part := range strings.SplitSeq(path, ".") {
+		key, index, indexed := strings.Cut(strings.TrimSuffix(part, "]"), "[")
+		if n = n.get(key); n == nil || !indexed {
+			continue
+		}
+		i, err := strconv.Atoi(index)
+		if err != nil || i >= len(n.list) {
+			return nil
+		}
+		n = n.list[i]
+	}
+	return n
+}

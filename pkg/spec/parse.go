@@ -21,11 +21,7 @@ func Parse(file string, text []byte) ([]Document, error) {
 
 // ParseAll reads the files of one apply as Parse does. The same kind and name
 // twice in one namespace is a problem.
-func ParseAll(files []File) ([]Document, error) { return ParseInto("", files) }
-
-// ParseInto is ParseAll for documents that go to the given namespace when they
-// name none themselves.
-func ParseInto(namespace string, files []File) ([]Document, error) {
+func ParseAll(files []File) ([]Document, error) {
 	var docs []Document
 	var problems []*Error
 	first := map[string]*Document{}
@@ -33,13 +29,11 @@ func ParseInto(namespace string, files []File) ([]Document, error) {
 		found, bad := parseFile(f)
 		problems = append(problems, bad...)
 		for _, doc := range found {
-			if doc.Namespace == "" {
-				doc.Namespace = namespace
-			}
 			key := doc.Namespace + "/" + doc.Kind + "/" + doc.Name
 			if one := first[key]; one != nil {
-				problems = append(problems, &Error{File: doc.File, Line: doc.nameAt.line, Column: doc.nameAt.column, Field: "metadata.name",
-					Message: fmt.Sprintf("%s %q stands here twice; the other is at %s:%d", doc.Kind, doc.Name, one.File, one.nameAt.line)})
+				at := doc.root.find("metadata.name")
+				problems = append(problems, &Error{File: doc.File, Line: at.line, Column: at.column, Field: "metadata.name",
+					Message: fmt.Sprintf("%s %q stands here twice; the other is at %s:%d", doc.Kind, doc.Name, one.File, one.root.find("metadata.name").line)})
 				continue
 			}
 			first[key] = doc

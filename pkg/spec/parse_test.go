@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -121,6 +122,9 @@ func TestParse_Example(t *testing.T) {
 	}
 	for _, doc := range docs {
 		for _, ref := range doc.References() {
+			if ref.Line < 1 || ref.Column < 1 {
+				t.Errorf("%s %s: reference %+v has no place", doc.Kind, doc.Name, ref)
+			}
 			if !have[ref.Kind+"/"+ref.Name] {
 				t.Errorf("%s %s: %s names the %s %q, which the example does not have", doc.Kind, doc.Name, ref.Field, ref.Kind, ref.Name)
 			}
@@ -300,6 +304,8 @@ func FuzzParse(f *testing.F) {
 		f.Add(file.Text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		stuck := time.AfterFunc(20*time.Second, func() { panic(fmt.Sprintf("Parse does not end: %q", text)) })
+		defer stuck.Stop()
 		docs, err := Parse("fuzz.yaml", text)
 		if err != nil && docs != nil {
 			t.Error("documents beside an error")

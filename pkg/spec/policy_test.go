@@ -344,7 +344,7 @@ func TestCheckCron(t *testing.T) {
 	bad := map[string]string{
 		"": "0 fields", "0 2 * *": "4 fields", "0 0 2 * * *": "6 fields", "60 * * * *": "minute", "0 24 * * *": "hour", "0 0 0 * *": "day of month",
 		"0 0 * 13 *": "month", "0 0 * * 8": "day of week", "0 0 * FOO *": "month", "*/0 * * * *": "step", "5-1 * * * *": "backwards", "@fortnightly": "not one of",
-		"0 0 32W * *": "day of month", "0 0 * * 1#6": "day of week", "+5 * * * *": "minute", "1,,2 * * * *": "minute", "- * * * *": "minute", "0 0 * ANF *": "month",
+		"0 0 32W * *": "day of month", "0 0 * * 1#6": "day of week", "+5 * * * *": "minute", "1,,2 * * * *": "minute", "- * * * *": "minute", "0 0 * ANF *": "month", "0 0 30 2 *": "never fires", "0 0 31 apr,6 ?": "never fires",
 	}
 	for text, want := range bad {
 		if err := checkCron(text); err == nil || !strings.Contains(err.Error(), want) {

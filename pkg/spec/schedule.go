@@ -8,9 +8,10 @@ import (
 )
 
 // ScheduleFields are the members of ${schedule} in a schedule's input: its
-// name, the wall-clock date (2026-11-29) and time (02:00) of the fire, and the
-// zone they are in.
-var ScheduleFields = []string{"name", "date", "time", "timeZone"}
+// name, the wall-clock date (2026-11-29) and time (02:00) that the schedule
+// names, both as one (nominal, 2026-11-29T02:00), the zone they are in, and the
+// moment of the fire (at, RFC 3339 in UTC).
+var ScheduleFields = []string{"name", "date", "time", "nominal", "timeZone", "at"}
 
 // Schedule starts runs by the wall clock.
 type Schedule struct {
@@ -82,9 +83,9 @@ func (d *decoder) target(s spot, agent, flow string) {
 
 func target(agent, flow string) []Reference {
 	if flow != "" {
-		return []Reference{{KindFlow, flow, "spec.flow"}}
+		return []Reference{{Kind: KindFlow, Name: flow, Field: "spec.flow"}}
 	}
-	return []Reference{{KindAgent, agent, "spec.agent"}}
+	return []Reference{{Kind: KindAgent, Name: agent, Field: "spec.agent"}}
 }
 
 var zones sync.Map // name to *time.Location; there are a few hundred
