@@ -207,9 +207,9 @@ func (p *puller) ready(patience time.Duration) error {
 			}
 		}
 		p.created = created
+		p.verified.Store(connection)
 		// Answers to pulls of an older connection must not be taken for new ones.
 		p.close()
-		p.verified.Store(connection)
 	}
 	if p.sub == nil {
 		p.inbox = b.nc.NewInbox()

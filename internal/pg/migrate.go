@@ -89,6 +89,9 @@ func migrateSchema(ctx context.Context, db *sql.DB, s Schema) error {
 		return err
 	}
 	_, err = p.Up(ctx)
+	if pe, ok := errors.AsType[*goose.PartialError](err); ok && pe.Failed != nil {
+		return fmt.Errorf("%s: %w", pe.Failed.Source.Path, pe.Err)
+	}
 	return err
 }
 

@@ -42,8 +42,12 @@ type Relay struct {
 	kick chan struct{}
 }
 
-// relayWorkers publish one batch together; each waits for its own PubAck.
-const relayWorkers = 8
+const (
+	// relayWorkers publish one batch together; each waits for its own PubAck.
+	relayWorkers = 8
+	// relayStatement bounds one call of Load, Mark or Landed.
+	relayStatement = 10 * time.Second
+)
 
 // AnnounceID is the message id of the next announcement of a row: the ce-id
 // itself the first time, "<id>:n<k>" for the k-th repeat. A repeat needs a fresh
@@ -92,11 +96,15 @@ func (r *Relay) Run(ctx context.Context) error {
 		case <-r.kick:
 		}
 		if full && r.Landed != nil {
-			if err := r.Landed(ctx); err != nil && ctx.Err() == nil {
+			if err := within(ctx, r.Landed); err != nil && ctx.Err() == nil {
 				log.Warn("looking up landed rows failed", telemetry.KeyErr, err)
 			}
 		}
-		if err := s.drain(ctx); err != nil && ctx.Err() == nil {
+		progress, err := s.drain(ctx)
+		if err == nil || progress {
+			wait = 0
+		}
+		if err != nil && ctx.Err() == nil {
 			wait = min(max(2*wait, 100*time.Millisecond), 5*time.Second)
 			log.Warn("announcing stalled", telemetry.KeyErr, err, "wait", wait)
 			select {
@@ -105,13 +113,18 @@ func (r *Relay) Run(ctx context.Context) error {
 			case <-time.After(wait):
 			}
 			r.Kick() // try again without waiting for the next sweep
-			continue
 		}
-		wait = 0
 	}
 }
 
 func (r *Relay) init() { r.once.Do(func() { r.kick = make(chan struct{}, 1) }) }
+
+// within keeps a line that went silent from stopping the relay.
+func within(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, relayStatement)
+	defer cancel()
+	return do(ctx)
+}
 
 // relaySweep is the state of one Run.
 type relaySweep struct {
@@ -127,33 +140,39 @@ type skipped struct {
 	wait  time.Duration
 }
 
-// drain announces until nothing is due.
-func (s *relaySweep) drain(ctx context.Context) error {
+// drain announces until nothing is due. progress says that it marked a row.
+func (s *relaySweep) drain(ctx context.Context) (progress bool, err error) {
 	limit := s.Limit
 	if limit <= 0 {
 		limit = 100
 	}
 	for {
 		ask := limit + len(s.skip)
-		batch, err := s.Load(ctx, ask)
+		var batch []events.Message
+		err := within(ctx, func(ctx context.Context) (err error) {
+			batch, err = s.Load(ctx, ask)
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("load: %w", err)
+			return progress, fmt.Errorf("load: %w", err)
 		}
 		todo := s.withoutSkipped(batch)
 		if len(todo) == 0 {
-			return nil
+			return progress, nil
 		}
 		done, err := s.publish(ctx, todo)
 		if len(done) > 0 {
-			if merr := s.Mark(ctx, done); merr != nil {
-				return errors.Join(err, fmt.Errorf("mark: %w", merr))
+			merr := within(ctx, func(ctx context.Context) error { return s.Mark(ctx, done) })
+			if merr != nil {
+				return progress, errors.Join(err, fmt.Errorf("mark: %w", merr))
 			}
+			progress = true
 		}
 		if err != nil {
-			return fmt.Errorf("publish: %w", err)
+			return progress, fmt.Errorf("publish: %w", err)
 		}
 		if len(batch) < ask {
-			return nil
+			return progress, nil
 		}
 	}
 }

@@ -1,0 +1,116 @@
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-run/holdfast/internal/config"
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/internal/pgtest"
+)
+
+func TestOpen_RoleAndName(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	pool, err := pg.Open(t.Context(), pg.Config{URL: db.URL, Role: "holdfast_runner", AppName: "desk-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if got := text(t, pool, "SELECT current_user || ' ' || current_setting('application_name')"); got != "holdfast_runner desk-1" {
+		t.Errorf("connected as %q", got)
+	}
+	if got := pool.Config().MaxConns; got != 8 {
+		t.Errorf("MaxConns = %d, want 8", got)
+	}
+	if got := text(t, pool, "SELECT current_setting('statement_timeout') || ' ' || current_setting('idle_in_transaction_session_timeout')"); got != "30s 15s" {
+		t.Errorf("limits of the role = %q, want 30s 15s", got)
+	}
+}
+
+func TestOpen_RefusesUnsafeCommits(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	exec(t, db.Pool, "ALTER DATABASE "+text(t, db.Pool, "SELECT quote_ident(current_database())")+" SET synchronous_commit = off")
+	_, err := pg.Open(t.Context(), pg.Config{URL: db.URL})
+	if !errors.Is(err, pg.ErrUnsafe) {
+		t.Errorf("open = %v, want ErrUnsafe", err)
+	}
+}
+
+func TestOpen_SaysNothingSecret(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"postgres://u:hunter2@localhost:badport/x", "host='unclosed password=hunter2", "postgres://u:hunter2@127.0.0.1:1/x?sslmode=disable"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := pg.Open(ctx, pg.Config{URL: config.Secret(url)})
+		cancel()
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("open %d: error %v", len(url), err)
+		}
+	}
+}
+
+// A wrong password or database is no reason to wait.
+func TestOpen_FailsAtOnceWhenTimeCannotHelp(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	begin := time.Now()
+	if _, err := pg.Open(t.Context(), pg.Config{URL: db.URL, Role: "nobody_of_that_name"}); err == nil {
+		t.Error("opened as a role that does not exist")
+	}
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+// PgBouncer in transaction mode gives every transaction another server session.
+// Statements prepared by name would be unknown there; DISCARD ALL between two
+// uses shows it without PgBouncer.
+func TestOpen_KeepsNoSessionState(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	pool, err := pg.Open(t.Context(), pg.Config{URL: db.URL, MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for range 3 {
+		if got := text(t, pool, "SELECT $1::text", "x"); got != "x" {
+			t.Fatalf("got %q", got)
+		}
+		if n := text(t, pool, "SELECT count(*)::text FROM pg_prepared_statements"); n != "0" {
+			t.Errorf("%s statements are prepared by name", n)
+		}
+		if _, err := pool.Exec(t.Context(), "DISCARD ALL", pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A migration that changes a table under a running process must not leave it
+// with failing statements.
+func TestOpen_SurvivesSchemaChange(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	exec(t, db.Pool, "CREATE SCHEMA desk")
+	exec(t, db.Pool, "CREATE TABLE desk.t (id int, note text)")
+	exec(t, db.Pool, "INSERT INTO desk.t VALUES (1, 'a')")
+	pool, err := pg.Open(t.Context(), pg.Config{URL: db.URL, MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	const query = "SELECT id::text || note FROM desk.t WHERE id = $1"
+	if got := text(t, pool, query, 1); got != "1a" {
+		t.Fatal(got)
+	}
+	exec(t, db.Pool, "ALTER TABLE desk.t ADD COLUMN more text DEFAULT 'm', ALTER COLUMN id TYPE bigint")
+	if got := text(t, pool, query, int64(1)); got != "1a" {
+		t.Errorf("after the change: %q", got)
+	}
+}
