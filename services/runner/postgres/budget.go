@@ -167,12 +167,12 @@ func (s *Store) RaisePool(ctx context.Context, namespace string, p runner.Pool, 
 	})
 }
 
-const pausedFor2 = `
+const pausedForPool = `
 SELECT run_id FROM runner.runs WHERE namespace = $1 AND paused_for = $2 ORDER BY run_id LIMIT $3`
 
 // PausedFor implements runner.Store.
 func (s *Store) PausedFor(ctx context.Context, namespace, pool string, limit int) ([]events.RunID, error) {
-	rows, err := s.pool.Query(ctx, pausedFor2, namespace, "pool:"+pool, limit)
+	rows, err := s.pool.Query(ctx, pausedForPool, namespace, "pool:"+pool, limit)
 	if err != nil {
 		return nil, fmt.Errorf("runs paused for pool %s: %w", pool, err)
 	}

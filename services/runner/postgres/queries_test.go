@@ -1,0 +1,45 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/internal/pgtest"
+)
+
+// Every statement prepares against the migrated schema with the service's own
+// role, so a missing column or right is found here.
+func TestQueriesPrepare(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t).Open(t, "holdfast_runner")
+	if err := pg.PrepareAll(t.Context(), pool, map[string]string{
+		"loadRun": loadRun, "loadRows": loadRows, "rowsOf": rowsOf, "createRun": createRun, "updateRun": updateRun,
+		"claimFree": claimFree, "takeOver": takeOver, "releaseClaim": releaseClaim,
+		"ensurePool": ensurePool, "reserve": reserve, "poolNow": poolNow, "insertAlert": insertAlert, "settleOne": settleOne,
+		"raisePool": raisePool, "pausedFor": pausedForPool, "dueAlerts": dueAlerts, "markAlerts": markAlerts,
+		"takeTimers": takeTimers, "nextTimer": nextTimer, "takeNudges": takeNudges, "reject": reject,
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The journal is append-only, also for its own service; nobody else writes it,
+// and the trigger does not even read it.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for role, statements := range map[string][]string{
+		"holdfast_runner":    {`UPDATE runner.journal SET data = '{}'`, `DELETE FROM runner.journal`, `SELECT 1 FROM tools.effects`},
+		"holdfast_trigger":   {`SELECT data FROM runner.journal`, `SELECT data FROM runner.v_events`, `INSERT INTO runner.runs DEFAULT VALUES`},
+		"holdfast_tools":     {`SELECT 1 FROM runner.journal`, `UPDATE runner.runs SET status = 'completed'`},
+		"holdfast_approvals": {`SELECT 1 FROM runner.journal`, `UPDATE runner.runs SET status = 'completed'`},
+		"holdfast_console":   {`SELECT 1 FROM runner.journal`, `UPDATE runner.runs SET status = 'completed'`},
+	} {
+		pool := db.Open(t, role)
+		for _, sql := range statements {
+			if _, err := pool.Exec(t.Context(), sql); err == nil {
+				t.Errorf("%s may: %s", role, sql)
+			}
+		}
+	}
+}
