@@ -174,7 +174,7 @@ func TestWatchResumesWithoutGapsAndEndsWithTheRun(t *testing.T) {
 		case 2:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		default: // one event again, which must not be yielded twice
-			fmt.Fprint(w, event(2, "model_answered", "waiting")+event(3, "tool_completed", "running")+event(4, "run_completed", "completed"))
+			fmt.Fprint(w, event(2, "model_answered", "waiting")+event(3, "tool_completed", "running")+event(4, "run_completed", "completed")+"event: end\ndata: {}\n\n")
 		}
 	})
 	var seqs []int64

@@ -31,7 +31,7 @@ type Place struct {
 	Column  int    `json:"column,omitempty"`
 }
 
-// String is "file:line:column: message" or "field: message".
+// String is "file:line:column: field: message" without the parts that are absent.
 func (p Place) String() string {
 	at := p.Field
 	if p.File != "" {
@@ -44,7 +44,9 @@ func (p Place) String() string {
 		}
 	}
 	switch {
-	case at == "" || strings.HasPrefix(p.Message, at+":"):
+	case p.File != "" && p.Field != "":
+		return at + ": " + p.Field + ": " + p.Message
+	case at == "":
 		return p.Message
 	}
 	return at + ": " + p.Message

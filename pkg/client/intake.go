@@ -11,14 +11,35 @@ import (
 
 // Schedule is one schedule and when it fires next.
 type Schedule struct {
-	Name      string      `json:"name"`
-	Namespace string      `json:"namespace"`
-	Cron      string      `json:"cron"`
-	TimeZone  string      `json:"time_zone"`
-	Kind      string      `json:"kind,omitempty"` // of what it starts: agent or flow
-	Target    string      `json:"target,omitempty"`
-	Paused    bool        `json:"paused"`
-	Next      []time.Time `json:"next,omitempty"`
+	Name      string        `json:"name"`
+	Namespace string        `json:"namespace"`
+	Digest    events.Digest `json:"digest,omitempty"`
+	Cron      string        `json:"cron"`
+	TimeZone  string        `json:"time_zone"`
+	Agent     string        `json:"agent,omitempty"` // what it starts: this or Flow
+	Flow      string        `json:"flow,omitempty"`
+	Paused    bool          `json:"paused"`
+	Problem   string        `json:"problem,omitempty"` // why this version never fires
+	Next      []Fire        `json:"next"`
+	Missed    int64         `json:"missed"` // fires that were found too late to start a run
+	Last      *PastFire     `json:"last,omitempty"`
+}
+
+// Fire is one coming fire of a schedule.
+type Fire struct {
+	At      time.Time `json:"at"`
+	Local   string    `json:"local"`             // the same instant on the schedule's wall clock
+	Nominal string    `json:"nominal"`           // the wall time that the expression names
+	Fold    int       `json:"fold,omitempty"`    // 1 on the second pass of a wall time that occurs twice
+	Shifted bool      `json:"shifted,omitempty"` // the wall time is skipped that day, so it fires later
+}
+
+// PastFire is the latest fire of a schedule.
+type PastFire struct {
+	Nominal string       `json:"nominal"`
+	Fold    int          `json:"fold,omitempty"`
+	FiredAt time.Time    `json:"fired_at"`
+	RunID   events.RunID `json:"run_id,omitempty"` // empty when the fire could start nothing
 }
 
 // Schedules lists schedules by name.
@@ -31,7 +52,8 @@ func (c *Client) Schedule(ctx context.Context, name string) (Schedule, error) {
 	return get[Schedule](ctx, c, "/v1/schedules/"+url.PathEscape(name), nil)
 }
 
-// TriggerSchedule starts now what the schedule starts, besides its own times.
+// TriggerSchedule starts now what the schedule starts, besides its own times
+// and also while it is paused.
 func (c *Client) TriggerSchedule(ctx context.Context, name string) (Started, error) {
 	return post[Started](ctx, c, "/v1/schedules/"+url.PathEscape(name)+"/trigger", nil)
 }
@@ -40,19 +62,21 @@ func (c *Client) TriggerSchedule(ctx context.Context, name string) (Started, err
 type Delivery struct {
 	DeliveryID  string            `json:"delivery_id"`
 	Namespace   string            `json:"namespace"`
-	SourceKind  string            `json:"source_kind"` // webhook, api, schedule, event
+	Source      string            `json:"source"` // webhook, api, schedule, event
 	SourceName  string            `json:"source_name"`
-	DedupeKey   string            `json:"dedupe_key"`
+	DedupeKey   string            `json:"dedupe_key,omitempty"`
 	RunID       events.RunID      `json:"run_id"`
-	RefKind     string            `json:"ref_kind"`
-	RefName     string            `json:"ref_name"`
-	RefDigest   events.Digest     `json:"ref_digest"`
-	Input       json.RawMessage   `json:"input,omitempty"`
+	Kind        string            `json:"kind"` // agent or flow
+	Name        string            `json:"name"`
+	Digest      events.Digest     `json:"digest"`
+	Input       json.RawMessage   `json:"input,omitempty"` // absent in lists
 	Labels      map[string]string `json:"labels,omitempty"`
 	Principal   string            `json:"principal,omitempty"`
+	Held        bool              `json:"held,omitempty"` // kept back while its webhook is paused
 	AcceptedAt  time.Time         `json:"accepted_at"`
 	AnnouncedAt time.Time         `json:"announced_at,omitzero"`
 	LandedAt    time.Time         `json:"landed_at,omitzero"` // the runner has it
+	StatusURL   string            `json:"status_url"`
 }
 
 // Deliveries lists accepted starts, newest first.

@@ -89,9 +89,8 @@ type Run struct {
 	ModelCalls  int64             `json:"model_calls"`
 	ToolCalls   int64             `json:"tool_calls"`
 	Tokens      int64             `json:"tokens"`
-	Attempts    int64             `json:"attempts"`
-	ClaimWorker string            `json:"claim_worker,omitempty"`
-	ClaimEpoch  int64             `json:"claim_epoch,omitempty"`
+	Worker      string            `json:"worker,omitempty"`   // that is asking the model
+	Attempts    int64             `json:"attempts,omitempty"` // takeovers since the last progress
 	AcceptedAt  time.Time         `json:"accepted_at,omitzero"`
 	CreatedAt   time.Time         `json:"created_at,omitzero"`
 	UpdatedAt   time.Time         `json:"updated_at,omitzero"`
@@ -131,14 +130,33 @@ func (c *Client) Journal(ctx context.Context, id events.RunID, p PageRequest) (P
 	return get[Page[Event]](ctx, c, "/v1/runs/"+url.PathEscape(string(id))+"/journal", p.values())
 }
 
-// Why says what a run waits for.
-func (c *Client) Why(ctx context.Context, id events.RunID) (json.RawMessage, error) {
-	return get[json.RawMessage](ctx, c, "/v1/runs/"+url.PathEscape(string(id))+"/why", nil)
+// Why is the answer to "what does this run wait for?".
+type Why struct {
+	RunID    events.RunID `json:"run_id"`
+	Sentence string       `json:"sentence"`
+	Since    time.Time    `json:"since,omitzero"`
+	Waits    []Wait       `json:"waits"`
 }
 
-// Commanded is an accepted command.
+// Wait is one thing that must happen before a run goes on.
+type Wait struct {
+	Kind     string    `json:"kind"` // queue, model, tool, approval, doubt, child
+	ID       string    `json:"id,omitempty"`
+	Name     string    `json:"name,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+	Until    time.Time `json:"until,omitzero"`
+	Sentence string    `json:"sentence"`
+}
+
+// Why says what a run waits for.
+func (c *Client) Why(ctx context.Context, id events.RunID) (Why, error) {
+	return get[Why](ctx, c, "/v1/runs/"+url.PathEscape(string(id))+"/why", nil)
+}
+
+// Commanded is an accepted command. What came of it is in the run's events.
 type Commanded struct {
-	CommandID string `json:"command_id"`
+	CommandID string       `json:"command_id"`
+	RunID     events.RunID `json:"run_id"`
 }
 
 // Cancel asks a run to stop: calls that have not begun are taken back, open

@@ -11,8 +11,8 @@ import (
 type TokenRequest struct {
 	Name string `json:"name"`
 	Role string `json:"role"` // viewer, operator, approver or admin
-	// ExpiresInSeconds is zero for a token that lasts until it is revoked.
-	ExpiresInSeconds int64 `json:"expires_in_seconds,omitempty"`
+	// ExpiresAt is zero for a token that lasts until it is revoked.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 // Token is one token. Secret is set once, by CreateToken.
@@ -26,6 +26,7 @@ type Token struct {
 	CreatedBy string    `json:"created_by,omitempty"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
+	RevokedBy string    `json:"revoked_by,omitempty"`
 }
 
 // CreateToken makes a token. It is never repeated by itself.
@@ -40,8 +41,10 @@ func (c *Client) Tokens(ctx context.Context, p PageRequest) (Page[Token], error)
 	return get[Page[Token]](ctx, c, "/v1/tokens", p.values())
 }
 
-// RevokeToken ends a token at once. Repeating it changes nothing.
-func (c *Client) RevokeToken(ctx context.Context, id string) error {
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/tokens/" + url.PathEscape(id), idempotent: true}, nil)
-	return err
+// RevokeToken ends a token; every door knows it after two seconds. Repeating it
+// changes nothing.
+func (c *Client) RevokeToken(ctx context.Context, id string) (Token, error) {
+	var out Token
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/tokens/" + url.PathEscape(id), idempotent: true}, &out)
+	return out, err
 }

@@ -38,6 +38,9 @@ func (c *Client) Watch(ctx context.Context, id events.RunID, after int64) iter.S
 				yield(Event{}, err)
 				return
 			}
+			if raw.Event == "end" { // after the last event of a run that has ended
+				return
+			}
 			var e Event
 			if err := json.Unmarshal(raw.Data, &e); err != nil || e.Kind == "" {
 				continue // another type of event than this version knows
@@ -50,7 +53,7 @@ func (c *Client) Watch(ctx context.Context, id events.RunID, after int64) iter.S
 				return
 			}
 			after = e.Seq
-			if !yield(e, nil) || events.Ended(e.Status) {
+			if !yield(e, nil) {
 				return
 			}
 		}
