@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
 )
 
 // Public is the role of routes that authenticate in another way (a signature)
@@ -50,6 +51,9 @@ type Config struct {
 	// SignIn, when set, is where browsers without a token are sent.
 	SignIn string
 	Log    *slog.Logger // nil logs nothing
+	// Telemetry gets a span and a duration per request; nil records nothing.
+	// The caller's trace context is taken up.
+	Telemetry *telemetry.Telemetry
 }
 
 // Route is one registered route.

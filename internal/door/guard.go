@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 )
@@ -31,6 +33,7 @@ func RequestID(ctx context.Context) string {
 
 // Handler serves every route of the door.
 func (d *Door) Handler() http.Handler {
+	routes := d.observed()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Request-Id")
 		if !plainID(id) {
@@ -44,20 +47,36 @@ func (d *Door) Handler() http.Handler {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeWithin))
 
 		begun := time.Now()
+		_, pattern := d.mux.Handler(r)
 		defer func() {
 			if v := recover(); v != nil {
 				d.recovered(rec, r, v)
 			}
 			d.cfg.Log.LogAttrs(ctx, slog.LevelDebug, "request served",
-				slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Int("status", rec.status),
+				slog.String("method", r.Method), slog.String("route", pattern), slog.Int("status", rec.status),
 				slog.Duration("took", time.Since(begun)), slog.String("request_id", id))
 		}()
-		if _, pattern := d.mux.Handler(r); pattern == "" {
+		if pattern == "" {
 			d.noRoute(rec, r)
 			return
 		}
-		d.mux.ServeHTTP(rec, r)
+		routes.ServeHTTP(rec, r)
 	})
+}
+
+// observed is the mux with spans and durations around it. Streams have neither:
+// they last as long as their reader likes.
+func (d *Door) observed() http.Handler {
+	t := d.cfg.Telemetry
+	if t == nil {
+		return d.mux
+	}
+	return otelhttp.NewHandler(d.mux, "http",
+		otelhttp.WithTracerProvider(t.TracerProvider), otelhttp.WithMeterProvider(t.MeterProvider),
+		otelhttp.WithPropagators(propagation.TraceContext{}),
+		otelhttp.WithFilter(func(r *http.Request) bool {
+			return !(r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/events"))
+		}))
 }
 
 func setHeaders(h http.Header, id string) {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/html"
-
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
@@ -61,10 +59,9 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 		if status != 200 || header.Get("Content-Security-Policy") != web.CSP || !strings.HasPrefix(header.Get("Content-Type"), "text/html") {
 			t.Errorf("%s: %d %v", path, status, header)
 		}
-		z := html.NewTokenizer(strings.NewReader(raw))
-		for tt := z.Next(); tt != html.ErrorToken; tt = z.Next() {
-			if tok := z.Token(); tt == html.StartTagToken && (tok.Data == "script" || tok.Data == "img" || tok.Data == "style") {
-				t.Errorf("%s has <%s>", path, tok.Data)
+		for _, bad := range []string{"<script", "<img", "<style", "onerror=\"", "javascript:"} {
+			if strings.Contains(raw, bad) {
+				t.Errorf("%s has %s", path, bad)
 			}
 		}
 	}
