@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/catalog"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+	"github.com/holdfast-run/holdfast/services/runner"
+	"github.com/holdfast-run/holdfast/services/tools"
+	"github.com/holdfast-run/holdfast/services/trigger"
+)
+
+// runDefinitions reads definitions for the runner, which wants to know whether
+// trying again could help.
+type runDefinitions struct{ catalog *catalog.Catalog }
+
+var _ runner.Definitions = runDefinitions{}
+
+// Agent implements runner.Definitions.
+func (d runDefinitions) Agent(ctx context.Context, namespace string, digest events.Digest) (*spec.Agent, error) {
+	return usable(d.catalog.Agent(ctx, namespace, digest))
+}
+
+// Flow implements runner.Definitions.
+func (d runDefinitions) Flow(ctx context.Context, namespace string, digest events.Digest) (*spec.Flow, error) {
+	return usable(d.catalog.Flow(ctx, namespace, digest))
+}
+
+// Tool implements runner.Definitions.
+func (d runDefinitions) Tool(ctx context.Context, namespace string, digest events.Digest) (*spec.Tool, error) {
+	return usable(d.catalog.Tool(ctx, namespace, digest))
+}
+
+// Model implements runner.Definitions.
+func (d runDefinitions) Model(ctx context.Context, namespace string, digest events.Digest) (*spec.Model, error) {
+	return usable(d.catalog.Model(ctx, namespace, digest))
+}
+
+// Budget implements runner.Definitions.
+func (d runDefinitions) Budget(ctx context.Context, namespace string, digest events.Digest) (*spec.Budget, error) {
+	return usable(d.catalog.Budget(ctx, namespace, digest))
+}
+
+// CurrentDigest implements runner.Definitions.
+func (d runDefinitions) CurrentDigest(ctx context.Context, namespace, kind, name string) (events.Digest, error) {
+	v, err := usable(d.catalog.Current(ctx, namespace, kind, name))
+	return v.Digest, err
+}
+
+// usable marks the errors that no repetition cures.
+func usable[T any](v T, err error) (T, error) {
+	if errors.Is(err, catalog.ErrNotFound) || errors.Is(err, catalog.ErrDamaged) {
+		err = fmt.Errorf("%w: %w", runner.ErrDefinition, err)
+	}
+	return v, err
+}
+
+// toolDefinitions reads tools for the tools service.
+type toolDefinitions struct{ catalog *catalog.Catalog }
+
+var _ tools.Definitions = toolDefinitions{}
+
+// Tool implements tools.Definitions.
+func (d toolDefinitions) Tool(ctx context.Context, namespace string, digest events.Digest) (*spec.Tool, error) {
+	t, err := d.catalog.Tool(ctx, namespace, digest)
+	if errors.Is(err, catalog.ErrNotFound) || errors.Is(err, catalog.ErrDamaged) {
+		err = fmt.Errorf("%w: %w", tools.ErrNoDefinition, err)
+	}
+	return t, err
+}
+
+// startDefinitions reads definitions for the trigger service.
+type startDefinitions struct{ catalog *catalog.Catalog }
+
+var _ trigger.Definitions = startDefinitions{}
+
+// Target implements trigger.Definitions.
+func (d startDefinitions) Target(ctx context.Context, namespace, kind, name string) (trigger.Target, error) {
+	v, err := d.catalog.Current(ctx, namespace, kind, name)
+	if err != nil {
+		return trigger.Target{}, notDefined(err)
+	}
+	var schema *spec.Schema
+	switch kind {
+	case events.KindAgent:
+		a, err := d.catalog.Agent(ctx, namespace, v.Digest)
+		if err != nil {
+			return trigger.Target{}, notDefined(err)
+		}
+		schema = a.Input
+	case events.KindFlow:
+		f, err := d.catalog.Flow(ctx, namespace, v.Digest)
+		if err != nil {
+			return trigger.Target{}, notDefined(err)
+		}
+		schema = f.Input
+	}
+	return trigger.Target{
+		Ref: events.Ref{Kind: kind, Name: name, Digest: v.Digest},
+		Validate: func(input json.RawMessage) []trigger.Place {
+			if schema == nil {
+				return nil
+			}
+			var places []trigger.Place
+			for _, v := range schema.Validate(input) {
+				places = append(places, trigger.Place{Path: "input" + trimRoot(v.Path), Message: v.Message})
+			}
+			return places
+		},
+	}, nil
+}
+
+// trimRoot takes the "$" off a path: "$.shop" becomes ".shop".
+func trimRoot(path string) string {
+	if len(path) > 0 && path[0] == '$' {
+		return path[1:]
+	}
+	if path == "" || path[0] == '[' || path[0] == '.' {
+		return path
+	}
+	return "." + path
+}
+
+// Webhook implements trigger.Definitions.
+func (d startDefinitions) Webhook(ctx context.Context, namespace, name string) (trigger.Webhook, error) {
+	v, err := d.catalog.Current(ctx, namespace, "webhook", name)
+	if err != nil {
+		return trigger.Webhook{}, notDefined(err)
+	}
+	w, err := d.catalog.Webhook(ctx, namespace, v.Digest)
+	if err != nil {
+		return trigger.Webhook{}, notDefined(err)
+	}
+	kind, target := targetOf(w.Agent, w.Flow)
+	return trigger.Webhook{
+		Namespace: namespace, Name: name, Digest: v.Digest, Provider: w.Provider, Secrets: w.Secrets,
+		Check: trigger.Check{Tolerance: time.Duration(w.Tolerance)},
+		Kind:  kind, Target: target, Input: w.Input, Labels: w.Labels, Dedupe: w.Dedupe, Paused: w.Paused,
+	}, nil
+}
+
+// Schedule implements trigger.Definitions.
+func (d startDefinitions) Schedule(ctx context.Context, namespace, name string) (trigger.Schedule, error) {
+	v, err := d.catalog.Current(ctx, namespace, "schedule", name)
+	if err != nil {
+		return trigger.Schedule{}, notDefined(err)
+	}
+	return d.schedule(ctx, v)
+}
+
+// Schedules implements trigger.Definitions. One that this release cannot read
+// is reported and fires nothing; the others fire.
+func (d startDefinitions) Schedules(ctx context.Context, namespace string) ([]trigger.Schedule, error) {
+	versions, err := d.catalog.List(ctx, namespace, "schedule")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]trigger.Schedule, 0, len(versions))
+	for _, v := range versions {
+		s, err := d.schedule(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func (d startDefinitions) schedule(ctx context.Context, v catalog.Version) (trigger.Schedule, error) {
+	out := trigger.Schedule{Namespace: v.Namespace, Name: v.Name, Digest: v.Digest}
+	s, err := d.catalog.Schedule(ctx, v.Namespace, v.Digest)
+	if errors.Is(err, catalog.ErrNotFound) || errors.Is(err, catalog.ErrDamaged) {
+		out.Broken = err
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Cron, out.TimeZone, out.Input, out.Paused = s.Cron, s.TimeZone, s.Input, s.Paused
+	out.Kind, out.Target = targetOf(s.Agent, s.Flow)
+	return out, nil
+}
+
+func targetOf(agent, flow string) (kind, name string) {
+	if flow != "" {
+		return events.KindFlow, flow
+	}
+	return events.KindAgent, agent
+}
+
+// notDefined says in the service's words what the catalog said.
+func notDefined(err error) error {
+	switch {
+	case errors.Is(err, catalog.ErrNotFound):
+		return fmt.Errorf("%w: %w", trigger.ErrNotFound, err)
+	case errors.Is(err, catalog.ErrDamaged):
+		return fmt.Errorf("%w: %w", trigger.ErrMisconfigured, err)
+	}
+	return err
+}

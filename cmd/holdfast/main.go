@@ -1,0 +1,93 @@
+// Command holdfast runs AI agents that keep their place and do not act twice.
+//
+// One binary holds every service and every tool of an operator: "dev" runs all
+// services in one process, "serve" runs some of them against given servers, and
+// the other commands speak to a running server over HTTP. It is the only place
+// where services meet the adapters that they work with.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the linker.
+var version = ""
+
+// CLI is the command line. Every setting is a flag, and its environment
+// variable is the flag's name in upper case after HOLDFAST_.
+type CLI struct {
+	DataCommands
+
+	Dev     DevCmd     `cmd:"" group:"run" help:"Run everything in one process, with its own NATS and Postgres. Start here."`
+	Demo    DemoCmd    `cmd:"" group:"run" help:"Run the competitor monitor with 30 shops, kill things, and report."`
+	Serve   ServeCmd   `cmd:"" group:"run" help:"Run one or more services against given servers."`
+	Migrate MigrateCmd `cmd:"" group:"run" help:"Bring the database to this version."`
+	Config  ConfigCmd  `cmd:"" group:"run" help:"Show the effective settings and where each came from."`
+	Version VersionCmd `cmd:"" group:"run" help:"Print the version."`
+}
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run executes one command line and returns the exit code.
+func run(args []string) int {
+	ctx, stop := signalContext()
+	defer stop()
+	var cli CLI
+	parser, err := newParser(&cli, kong.BindTo(ctx, (*context.Context)(nil)))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "holdfast:", err)
+		return exitUsage
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	k, err := parser.Parse(args)
+	if err != nil {
+		if p, ok := errors.AsType[*kong.ParseError](err); ok {
+			_ = p.Context.PrintUsage(true) // a courtesy beside the error
+		}
+		fmt.Fprintln(os.Stderr, "holdfast:", err)
+		return exitUsage
+	}
+	if err := k.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "holdfast:", err)
+		return exitCode(err)
+	}
+	return exitOK
+}
+
+func newParser(cli *CLI, more ...kong.Option) (*kong.Kong, error) {
+	return kong.New(cli, append([]kong.Option{
+		kong.Name("holdfast"),
+		kong.Description("Runs AI agents that keep their place and do not act twice.\n\nFirst steps: holdfast dev -f examples/competitor-monitor"),
+		kong.DefaultEnvars("HOLDFAST"),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 100}),
+		kong.ExplicitGroups([]kong.Group{
+			{Key: "run", Title: "Run it:"},
+			{Key: "work", Title: "Work with it (these speak to a running server):"},
+			{Key: "server", Title: "Connection:"},
+			{Key: "database", Title: "Database:"},
+			{Key: "nats", Title: "NATS:"},
+			{Key: "http", Title: "HTTP:"},
+			{Key: "process", Title: "Process:"},
+			{Key: "services", Title: "Services:"},
+		}),
+	}, more...)...)
+}
+
+// buildVersion is the version of the binary: the linker's, else the module's.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
+}

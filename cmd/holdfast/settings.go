@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/config"
+	"github.com/holdfast-run/holdfast/internal/egress"
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/services/runner"
+	"github.com/holdfast-run/holdfast/services/trigger"
+)
+
+// LogSettings say what a process writes to standard error.
+type LogSettings struct {
+	LogLevel  string `group:"process" default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error (${default})."`
+	LogFormat string `group:"process" default:"text" enum:"text,json" help:"text or json (${default})."`
+}
+
+func (s LogSettings) logger() *slog.Logger {
+	return telemetry.NewLogger(os.Stderr, s.LogLevel, s.LogFormat)
+}
+
+// DatabaseSettings say where Postgres is.
+type DatabaseSettings struct {
+	DatabaseURL            config.Secret `group:"database" placeholder:"URL" help:"postgres://user:password@host/database."`
+	DatabaseURLFile        string        `group:"database" placeholder:"FILE" help:"File that holds the database URL."`
+	DatabaseRolePerService bool          `group:"database" default:"true" negatable:"" help:"Connect each service as its own role (holdfast_runner, ...) instead of the URL's user. On by default."`
+	DatabaseMaxConns       int32         `group:"database" default:"8" help:"Connections of each service (${default})."`
+}
+
+// url is the database's URL, empty when none is set.
+func (s DatabaseSettings) url() (config.Secret, error) {
+	if s.DatabaseURLFile == "" {
+		return s.DatabaseURL, nil
+	}
+	if s.DatabaseURL != "" {
+		return "", errors.New("--database-url and --database-url-file exclude each other")
+	}
+	return config.ReadSecret(s.DatabaseURLFile)
+}
+
+// config is how a service opens the database at url.
+func (s DatabaseSettings) config(url config.Secret, service string) pg.Config {
+	c := pg.Config{URL: url, MaxConns: s.DatabaseMaxConns, AppName: "holdfast-" + service}
+	if s.DatabaseRolePerService {
+		c.Role = "holdfast_" + service
+	}
+	return c
+}
+
+// NatsSettings say where NATS is.
+type NatsSettings struct {
+	NatsURL      config.Secret `name:"nats-url" group:"nats" placeholder:"URL" help:"nats://host:4222; several separated by commas."`
+	NatsReplicas int           `group:"nats" default:"1" help:"Copies of every stream in a NATS cluster: 1, 3 or 5 (${default})."`
+}
+
+// ProcessSettings are of one process, whatever it runs.
+type ProcessSettings struct {
+	LogSettings
+	ShutdownDelay time.Duration `group:"process" default:"0s" help:"How long to go on after /ready has begun to say no, so that load balancers notice (${default})."`
+	ShutdownGrace time.Duration `group:"process" default:"20s" help:"How long work in flight may take to finish at the end (${default})."`
+	OTLPEndpoint  string        `name:"otlp-endpoint" group:"process" placeholder:"URL" help:"Where traces go over OTLP/HTTP: http://collector:4318. Without it none are recorded."`
+}
+
+// ServiceSettings are the settings of the services themselves.
+type ServiceSettings struct {
+	Trigger trigger.Config `embed:"" prefix:"trigger-" group:"services"`
+	Runner  runner.Config  `embed:"" prefix:"runner-" group:"services"`
+
+	ToolsPools []string `group:"services" default:"default" help:"Tool pools that this process works for (${default})."`
+	ToolsSlots int      `group:"services" default:"32" help:"Tool calls of one pool at once (${default})."`
+
+	EgressAllow []string `group:"services" placeholder:"CIDR" help:"Address ranges that tools, models and notices may reach although they are not public: 10.0.0.0/8. Repeatable."`
+
+	MaxBody int64 `group:"services" default:"1048576" help:"Largest request body in bytes (${default})."`
+}
+
+// Validate joins every problem that flags alone cannot see.
+func (s ServiceSettings) Validate() error {
+	var errs []error
+	errs = append(errs, s.Trigger.Validate(), s.Runner.Validate())
+	if s.ToolsSlots < 1 {
+		errs = append(errs, fmt.Errorf("--tools-slots is %d, want at least 1", s.ToolsSlots))
+	}
+	if s.MaxBody < 1024 {
+		errs = append(errs, fmt.Errorf("--max-body is %d, want at least 1024", s.MaxBody))
+	}
+	_, err := s.egress()
+	return errors.Join(append(errs, err)...)
+}
+
+// egress is how the process may reach other machines.
+func (s ServiceSettings) egress() (egress.Config, error) {
+	c := egress.Config{UserAgent: "holdfast/" + buildVersion()}
+	for _, text := range s.EgressAllow {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return egress.Config{}, fmt.Errorf("--egress-allow: %w; want a range like 10.0.0.0/8", err)
+		}
+		c.Allow = append(c.Allow, p)
+	}
+	return c, nil
+}
+
+// isLoopback reports whether an address to listen on is reached from this
+// machine only.
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-run/holdfast/internal/bus"
+	"github.com/holdfast-run/holdfast/internal/lifecycle"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/approvals"
+	"github.com/holdfast-run/holdfast/services/approvals/httpapi"
+	"github.com/holdfast-run/holdfast/services/approvals/postgres"
+)
+
+// approvalWorkers is how many questions are stored at once.
+const approvalWorkers = 16
+
+func (p *process) addApprovals() {
+	var (
+		pool     *pgxpool.Pool
+		announce *postgres.Announcer
+		svc      *approvals.Service
+	)
+	p.pool("approvals", &pool)
+	p.part("approvals-relay", func(context.Context) (lifecycle.Service, error) {
+		announce = postgres.New(pool).NewAnnouncer(p.bus.Publish)
+		return runs("approvals-relay", announce.Run), nil
+	})
+	p.part("approvals", func(context.Context) (lifecycle.Service, error) {
+		store := postgres.New(pool)
+		svc = approvals.New(approvals.Config{}, approvals.Deps{
+			Inbox: store, Decider: store, Reader: store, Announce: announce,
+			Log: p.log.With(telemetry.KeyService, "approvals"),
+		})
+		httpapi.Register(p.door("approvals", pool), svc)
+		return svc, nil
+	})
+	p.part("approvals-inbox", func(ctx context.Context) (lifecycle.Service, error) {
+		consumer, err := p.bus.Consume(ctx, bus.Consumption{
+			Stream: events.StreamApprovals, Durable: events.ConsumerApprovals, Workers: approvalWorkers,
+			Handle: svc.Handle, Reject: svc.Reject,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return lifecycle.Funcs{ServiceName: "approvals-inbox", OnStop: consumer.Stop}, nil
+	})
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-run/holdfast/internal/bus"
+	"github.com/holdfast-run/holdfast/internal/lifecycle"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/services/console"
+	"github.com/holdfast-run/holdfast/services/console/httpapi"
+	"github.com/holdfast-run/holdfast/services/console/postgres"
+)
+
+func (p *process) addConsole() {
+	var pool *pgxpool.Pool
+	p.pool("console", &pool)
+	p.part("console", func(context.Context) (lifecycle.Service, error) {
+		log := p.log.With(telemetry.KeyService, "console")
+		store := postgres.New(pool)
+		svc := console.New(console.Config{
+			Store: store, Relay: store.NewRelay(p.bus.Publish, log), Tail: p.bus,
+			Streams: streams{p.bus}, Pools: p.services.ToolsPools, Log: log,
+		})
+		httpapi.Register(p.door("console", pool), svc)
+		return svc, nil
+	})
+}
+
+// streams reads the backlog of a consumer.
+type streams struct{ bus *bus.Bus }
+
+var _ console.Streams = streams{}
+
+// Lag implements console.Streams.
+func (s streams) Lag(ctx context.Context, stream, durable string) (console.Lag, error) {
+	l, err := s.bus.Lag(ctx, stream, durable)
+	return console.Lag{Stream: stream, Durable: durable, Pending: l.Pending, AckPending: l.AckPending, Redelivered: l.Redelivered}, err
+}

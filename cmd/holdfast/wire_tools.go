@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-run/holdfast/internal/bus"
+	"github.com/holdfast-run/holdfast/internal/catalog"
+	"github.com/holdfast-run/holdfast/internal/egress"
+	"github.com/holdfast-run/holdfast/internal/lifecycle"
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/services/tools"
+	"github.com/holdfast-run/holdfast/services/tools/httpapi"
+	"github.com/holdfast-run/holdfast/services/tools/kind"
+	"github.com/holdfast-run/holdfast/services/tools/postgres"
+)
+
+func (p *process) addTools() {
+	var (
+		pool  *pgxpool.Pool
+		beat  *pg.Beat
+		relay *pg.Relay
+	)
+	worker := pg.WorkerName("tools")
+	p.pool("tools", &pool)
+	p.heartbeat("tools", worker, &beat)
+	p.part("tools-relay", func(context.Context) (lifecycle.Service, error) {
+		relay = postgres.New(pool).NewRelay(p.bus.Publish)
+		return runs("tools-relay", relay.Run), nil
+	})
+	p.part("tools", func(context.Context) (lifecycle.Service, error) {
+		out, err := p.services.egress()
+		if err != nil {
+			return nil, err
+		}
+		store := postgres.New(pool)
+		svc, err := tools.New(tools.Config{Worker: worker, Pools: p.services.ToolsPools, Slots: p.services.ToolsSlots}, tools.Deps{
+			Store:    store,
+			Controls: store,
+			Reader:   store,
+			Tools:    toolDefinitions{catalog.New(pool)},
+			Kinds:    kind.All(kind.Config{Egress: egress.New(out), LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}),
+			Bus:      p.bus,
+			Heart:    beat,
+			Consume: func(ctx context.Context, c tools.Consumption) (tools.Stopper, error) {
+				work := bus.Consumption{
+					Stream: c.Stream, Durable: c.Durable, Workers: c.Workers,
+					Handle: c.Handle, Hold: beat.Holding, Reject: c.Reject,
+				}
+				if c.Slots != nil {
+					work.Slots = c.Slots
+				}
+				return p.bus.Consume(ctx, work)
+			},
+			Kick: relay.Kick,
+			Log:  p.log.With(telemetry.KeyService, "tools"),
+		})
+		if err != nil {
+			return nil, err
+		}
+		httpapi.Register(p.door("tools", pool), svc)
+		return svc, nil
+	})
+}
