@@ -1,0 +1,55 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/internal/pgtest"
+)
+
+// Every query parses against the migrated schema, as the service's own role.
+func TestQueriesPrepare(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	err := pg.PrepareAll(t.Context(), db.Open(t, "holdfast_tools"), map[string]string{
+		"getCall": getCallSQL, "lockEffect": lockEffectSQL, "loadEffect": loadEffectSQL, "loadBeats": loadBeatsSQL,
+		"runFacts": runFactsSQL, "holdsEffect": holdsEffectSQL, "holdsCall": holdsCallSQL, "answered": answeredSQL,
+		"beginEffect": beginEffectSQL, "openCall": openCallSQL, "holdsAttempt": holdsAttemptSQL, "beginRead": beginReadSQL,
+		"holdsRead": holdsReadSQL, "answer": answerSQL, "finishEffect": finishEffectSQL, "receipt": receiptSQL,
+		"recorded": recordedSQL, "answerAll": answerAllSQL, "releaseCall": releaseCallSQL, "effectCalls": effectCallsSQL,
+		"finishRead": finishReadSQL, "finishedRead": finishedReadSQL, "doubt": doubtSQL, "close": closeSQL, "due": dueSQL,
+		"dueReads": dueReadsSQL, "takeControl": takeControlSQL, "applyControl": applyControlSQL, "appliedControl": appliedControlSQL,
+		"effectOfCall": effectOfCallSQL, "settle": settleSQL, "reopenCalls": reopenCallsSQL, "owe": oweSQL, "revoke": revokeSQL,
+		"closeRevoked": closeRevokedSQL, "reject": rejectSQL, "getEffect": getEffectSQL, "receiptsOf": receiptsOfSQL,
+		"listEffects": listEffectsSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The ledger belongs to the tools service alone, and it touches nobody else's
+// tables.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for _, role := range []string{"holdfast_runner", "holdfast_trigger", "holdfast_approvals", "holdfast_console"} {
+		pool := db.Open(t, role)
+		for _, q := range []string{"SELECT 1 FROM tools.effects", "INSERT INTO tools.controls (id, call_id, run_id, action) VALUES ('x', 'x', 'x', 'revoke')"} {
+			if _, err := pool.Exec(t.Context(), q); err == nil {
+				t.Errorf("%s may run %s", role, q)
+			}
+		}
+		for _, view := range []string{"v_effects", "v_calls", "v_landed", "v_workers"} {
+			if _, err := pool.Exec(t.Context(), "SELECT count(*) FROM tools."+view); err != nil {
+				t.Errorf("%s cannot read %s: %v", role, view, err)
+			}
+		}
+	}
+	pool := db.Open(t, "holdfast_tools")
+	for _, q := range []string{"SELECT 1 FROM runner.runs", "DELETE FROM runner.journal", "SELECT 1 FROM approvals.requests", "UPDATE approvals.requests SET state = 'approved'"} {
+		if _, err := pool.Exec(t.Context(), q); err == nil {
+			t.Errorf("holdfast_tools may run %s", q)
+		}
+	}
+}
