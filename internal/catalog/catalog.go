@@ -1,6 +1,3 @@
-// Package catalog reads definitions: immutable versions by digest, and which
-// version a name means now. Every service reads the same views with its own
-// role; only the console writes them.
 package catalog
 
 import (
@@ -8,20 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 )
-
-// ErrNotFound says that no such name or version is in the namespace.
-var ErrNotFound = errors.New("no such definition")
-
-// ErrDamaged says that a stored body is not the one its digest names.
-var ErrDamaged = errors.New("definition is damaged")
 
 // Version is one immutable version of a definition.
 type Version struct {
@@ -29,176 +20,226 @@ type Version struct {
 	Kind      string // spec.KindAgent, ...
 	Name      string
 	Digest    events.Digest
-	Body      json.RawMessage // canonical JSON
+	Body      json.RawMessage
 }
 
-// Catalog reads definitions through pool. It is safe for concurrent use.
+// Catalog reads definitions. It is safe for concurrent use.
 type Catalog struct {
 	pool *pgxpool.Pool
-
-	mu      sync.Mutex
-	decoded map[key]*spec.Document
+	seen *cache
 }
 
-type key struct {
-	namespace, kind string
-	digest          events.Digest
-}
-
-// most bounds the decoded versions that are kept. They never change, so any
-// may go.
-const most = 2000
-
-// New returns a catalog that reads through pool.
+// New reads through pool, whose role must be granted the catalog's views.
 func New(pool *pgxpool.Pool) *Catalog {
-	return &Catalog{pool: pool, decoded: map[key]*spec.Document{}}
+	return &Catalog{pool: pool, seen: newCache(maxEntries, maxBytes)}
 }
 
-const current = `
-SELECT v.namespace, v.kind, v.name, v.digest, v.body
-FROM catalog.v_current c JOIN catalog.v_versions v USING (namespace, kind, name, digest)
+const queryCurrent = `
+SELECT v.name, v.digest, v.body::text
+FROM catalog.v_current c
+JOIN catalog.v_versions v USING (namespace, kind, name, digest)
 WHERE c.namespace = $1 AND c.kind = $2 AND c.name = $3`
 
-// Current returns the version that a name means now; ErrNotFound when it means
-// none. It always asks the database.
+// Current returns what a name means now. ErrNotFound when it means nothing.
 func (c *Catalog) Current(ctx context.Context, namespace, kind, name string) (Version, error) {
-	v, err := c.one(ctx, current, namespace, kind, name)
-	if err != nil {
-		return Version{}, fmt.Errorf("%s %q in namespace %s: %w", kind, name, namespace, err)
-	}
-	return v, nil
-}
-
-const byDigest = `
-SELECT namespace, kind, name, digest, body FROM catalog.v_versions
-WHERE namespace = $1 AND kind = $2 AND digest = $3 LIMIT 1`
-
-// Get returns the version with a digest, whether a name still means it or not.
-func (c *Catalog) Get(ctx context.Context, namespace, kind string, digest events.Digest) (Version, error) {
-	v, err := c.one(ctx, byDigest, namespace, kind, string(digest))
-	if err != nil {
-		return Version{}, fmt.Errorf("%s %s in namespace %s: %w", kind, digest, namespace, err)
-	}
-	return v, nil
-}
-
-const list = `
-SELECT v.namespace, v.kind, v.name, v.digest, v.body
-FROM catalog.v_current c JOIN catalog.v_versions v USING (namespace, kind, name, digest)
-WHERE c.kind = $1 AND ($2 = '' OR c.namespace = $2) AND (c.namespace, c.name) > ($3, $4)
-ORDER BY c.namespace, c.name LIMIT 500`
-
-// List returns what all names of a kind mean now, in the order of namespace and
-// name; namespace "" is all of them.
-func (c *Catalog) List(ctx context.Context, namespace, kind string) ([]Version, error) {
-	var out []Version
-	for last := (Version{}); ; last = out[len(out)-1] {
-		rows, err := c.pool.Query(ctx, list, kind, namespace, last.Namespace, last.Name)
-		if err != nil {
-			return nil, fmt.Errorf("list %s definitions: %w", kind, err)
-		}
-		page, err := pgx.CollectRows(rows, scan)
-		if err != nil {
-			return nil, fmt.Errorf("list %s definitions: %w", kind, err)
-		}
-		out = append(out, page...)
-		if len(page) < 500 {
-			return out, nil
-		}
-	}
-}
-
-func (c *Catalog) one(ctx context.Context, query string, args ...any) (Version, error) {
-	rows, err := c.pool.Query(ctx, query, args...)
+	e, err := c.read(ctx, namespace, kind, fmt.Sprintf("%s %q", kind, name), queryCurrent, namespace, kind, name)
 	if err != nil {
 		return Version{}, err
 	}
-	v, err := pgx.CollectExactlyOneRow(rows, scan)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Version{}, ErrNotFound
-	}
-	return v, err
+	return e.version, nil
 }
 
-func scan(row pgx.CollectableRow) (v Version, err error) {
-	err = row.Scan(&v.Namespace, &v.Kind, &v.Name, &v.Digest, &v.Body)
-	return v, err
-}
+const queryVersion = `
+SELECT name, digest, body::text
+FROM catalog.v_versions
+WHERE namespace = $1 AND kind = $2 AND digest = $3
+ORDER BY name
+LIMIT 1`
 
-// document decodes a version, once per process.
-func (c *Catalog) document(ctx context.Context, namespace, kind string, digest events.Digest) (*spec.Document, error) {
-	k := key{namespace, kind, digest}
-	c.mu.Lock()
-	d := c.decoded[k]
-	c.mu.Unlock()
-	if d != nil {
-		return d, nil
-	}
-	v, err := c.Get(ctx, namespace, kind, digest)
+// Get returns a version by its digest. ErrNotFound when the namespace does not
+// have it, ErrCorrupt (a terminal fault) when its stored body is another.
+func (c *Catalog) Get(ctx context.Context, namespace, kind string, digest events.Digest) (Version, error) {
+	e, err := c.get(ctx, namespace, kind, digest)
 	if err != nil {
+		return Version{}, err
+	}
+	return e.version, nil
+}
+
+func (c *Catalog) get(ctx context.Context, namespace, kind string, digest events.Digest) (*entry, error) {
+	if e := c.seen.get(key{namespace, kind, digest}); e != nil {
+		return e, nil
+	}
+	return c.read(ctx, namespace, kind, fmt.Sprintf("%s version %s", kind, digest), queryVersion, namespace, kind, string(digest))
+}
+
+// read takes one row of name, digest and body and remembers it when it is sound.
+func (c *Catalog) read(ctx context.Context, namespace, kind, what, query string, args ...any) (*entry, error) {
+	var name, digest, body string
+	err := c.pool.QueryRow(ctx, query, args...).Scan(&name, &digest, &body)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, fmt.Errorf("%s in namespace %s: %w", what, namespace, ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("read %s in namespace %s: %w", what, namespace, err)
+	}
+	v := Version{namespace, kind, name, events.Digest(digest), json.RawMessage(body)}
+	if err := check(v); err != nil {
 		return nil, err
 	}
-	if got := events.DigestOf(v.Body); got != digest {
-		return nil, fmt.Errorf("%s %s in namespace %s: its body has digest %s: %w", kind, v.Name, namespace, got, ErrDamaged)
+	return c.seen.add(v), nil
+}
+
+func check(v Version) error {
+	if got := events.DigestOf(v.Body); got != v.Digest {
+		return fault.Terminal("definition_corrupt", fmt.Errorf("%s %q in namespace %s is stored as %s but has %s: %w",
+			v.Kind, v.Name, v.Namespace, v.Digest, got, ErrCorrupt))
 	}
-	if d, err = spec.Decode(v.Body); err != nil {
-		return nil, fmt.Errorf("%s %s in namespace %s: %w: %w", kind, v.Name, namespace, ErrDamaged, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for old := range c.decoded {
-		if len(c.decoded) < most {
-			break
+	return nil
+}
+
+// pageSize is how many names List takes at a time.
+const pageSize = 500
+
+const queryList = `
+SELECT namespace, name, digest
+FROM catalog.v_current
+WHERE kind = $1 AND ($2::text = '' OR namespace = $2) AND (namespace, name) > ($3, $4)
+ORDER BY namespace, name
+LIMIT $5`
+
+const queryBodies = `
+SELECT v.namespace, v.name, v.digest, v.body::text
+FROM unnest($2::text[], $3::text[]) AS want(namespace, digest)
+JOIN catalog.v_versions v ON v.kind = $1 AND v.namespace = want.namespace AND v.digest = want.digest
+ORDER BY v.namespace, v.name
+LIMIT $4`
+
+// List returns the current version of every name of a kind, ordered by
+// namespace and name; of all namespaces when namespace is "". One damaged body
+// must not hide the others: its Version has no Body, and Get says why.
+func (c *Catalog) List(ctx context.Context, namespace, kind string) ([]Version, error) {
+	var out []Version
+	after := [2]string{}
+	for {
+		rows, err := c.pool.Query(ctx, queryList, kind, namespace, after[0], after[1], pageSize)
+		if err != nil {
+			return nil, fmt.Errorf("list %ss: %w", kind, err)
 		}
-		delete(c.decoded, old)
+		page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Version, error) {
+			v := Version{Kind: kind}
+			return v, row.Scan(&v.Namespace, &v.Name, (*string)(&v.Digest))
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list %ss: %w", kind, err)
+		}
+		if err := c.bodies(ctx, kind, page); err != nil {
+			return nil, err
+		}
+		out = append(out, page...)
+		if len(page) < pageSize {
+			return out, nil
+		}
+		last := page[len(page)-1]
+		after = [2]string{last.Namespace, last.Name}
 	}
-	c.decoded[k] = d
-	return d, nil
 }
 
-// Agent returns the agent with a digest. The result is shared: do not change it.
-func (c *Catalog) Agent(ctx context.Context, namespace string, d events.Digest) (*spec.Agent, error) {
-	return of(c, ctx, namespace, spec.KindAgent, d, func(x *spec.Document) *spec.Agent { return x.Agent })
+// bodies fills in the bodies of a page, from memory where it can.
+func (c *Catalog) bodies(ctx context.Context, kind string, page []Version) error {
+	var namespaces, digests []string
+	missing := map[key][]int{}
+	for i := range page {
+		v := &page[i]
+		k := key{v.Namespace, kind, v.Digest}
+		if e := c.seen.get(k); e != nil {
+			v.Body = e.version.Body
+			continue
+		}
+		if missing[k] == nil {
+			namespaces, digests = append(namespaces, v.Namespace), append(digests, string(v.Digest))
+		}
+		missing[k] = append(missing[k], i)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	rows, err := c.pool.Query(ctx, queryBodies, kind, namespaces, digests, pageSize)
+	if err != nil {
+		return fmt.Errorf("read %ss: %w", kind, err)
+	}
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Version, error) {
+		v, body := Version{Kind: kind}, ""
+		err := row.Scan(&v.Namespace, &v.Name, (*string)(&v.Digest), &body)
+		v.Body = json.RawMessage(body)
+		return v, err
+	})
+	if err != nil {
+		return fmt.Errorf("read %ss: %w", kind, err)
+	}
+	for _, v := range found {
+		if check(v) != nil {
+			continue
+		}
+		e := c.seen.add(v)
+		for _, i := range missing[key{v.Namespace, kind, v.Digest}] {
+			page[i].Body = e.version.Body
+		}
+	}
+	return nil
 }
 
-// Flow is Agent for flows.
-func (c *Catalog) Flow(ctx context.Context, namespace string, d events.Digest) (*spec.Flow, error) {
-	return of(c, ctx, namespace, spec.KindFlow, d, func(x *spec.Document) *spec.Flow { return x.Flow })
-}
-
-// Tool is Agent for tools.
-func (c *Catalog) Tool(ctx context.Context, namespace string, d events.Digest) (*spec.Tool, error) {
-	return of(c, ctx, namespace, spec.KindTool, d, func(x *spec.Document) *spec.Tool { return x.Tool })
-}
-
-// Model is Agent for models.
-func (c *Catalog) Model(ctx context.Context, namespace string, d events.Digest) (*spec.Model, error) {
-	return of(c, ctx, namespace, spec.KindModel, d, func(x *spec.Document) *spec.Model { return x.Model })
-}
-
-// Webhook is Agent for webhooks.
-func (c *Catalog) Webhook(ctx context.Context, namespace string, d events.Digest) (*spec.Webhook, error) {
-	return of(c, ctx, namespace, spec.KindWebhook, d, func(x *spec.Document) *spec.Webhook { return x.Webhook })
-}
-
-// Schedule is Agent for schedules.
-func (c *Catalog) Schedule(ctx context.Context, namespace string, d events.Digest) (*spec.Schedule, error) {
-	return of(c, ctx, namespace, spec.KindSchedule, d, func(x *spec.Document) *spec.Schedule { return x.Schedule })
-}
-
-// Budget is Agent for budgets.
-func (c *Catalog) Budget(ctx context.Context, namespace string, d events.Digest) (*spec.Budget, error) {
-	return of(c, ctx, namespace, spec.KindBudget, d, func(x *spec.Document) *spec.Budget { return x.Budget })
-}
-
-func of[T any](c *Catalog, ctx context.Context, namespace, kind string, d events.Digest, part func(*spec.Document) *T) (*T, error) {
-	doc, err := c.document(ctx, namespace, kind, d)
+// decoded returns the version as a value. It is decoded once and shared: treat
+// it as read-only.
+func decoded[T any](ctx context.Context, c *Catalog, namespace, kind string, digest events.Digest, pick func(*spec.Document) *T) (*T, error) {
+	e, err := c.get(ctx, namespace, kind, digest)
 	if err != nil {
 		return nil, err
 	}
-	v := part(doc)
-	if v == nil {
-		return nil, fmt.Errorf("%s %s in namespace %s is a %s: %w", kind, d, namespace, doc.Kind, ErrDamaged)
+	doc, err := e.decode()
+	if err != nil {
+		return nil, fmt.Errorf("%s %q %s in namespace %s: %w", kind, e.version.Name, digest, namespace, err)
 	}
-	return v, nil
+	if doc.Kind != kind || doc.Name != e.version.Name {
+		return nil, fault.Terminal("definition_corrupt", fmt.Errorf("%s %q %s in namespace %s holds %s %q: %w",
+			kind, e.version.Name, digest, namespace, doc.Kind, doc.Name, ErrCorrupt))
+	}
+	return pick(doc), nil
+}
+
+// Agent returns a version of an agent. Like its siblings it returns ErrNotFound
+// when the namespace does not have it and ErrCorrupt when its body is damaged.
+// The value is shared: do not change it.
+func (c *Catalog) Agent(ctx context.Context, namespace string, digest events.Digest) (*spec.Agent, error) {
+	return decoded(ctx, c, namespace, spec.KindAgent, digest, func(d *spec.Document) *spec.Agent { return d.Agent })
+}
+
+// Flow returns a version of a flow.
+func (c *Catalog) Flow(ctx context.Context, namespace string, digest events.Digest) (*spec.Flow, error) {
+	return decoded(ctx, c, namespace, spec.KindFlow, digest, func(d *spec.Document) *spec.Flow { return d.Flow })
+}
+
+// Tool returns a version of a tool.
+func (c *Catalog) Tool(ctx context.Context, namespace string, digest events.Digest) (*spec.Tool, error) {
+	return decoded(ctx, c, namespace, spec.KindTool, digest, func(d *spec.Document) *spec.Tool { return d.Tool })
+}
+
+// Model returns a version of a model.
+func (c *Catalog) Model(ctx context.Context, namespace string, digest events.Digest) (*spec.Model, error) {
+	return decoded(ctx, c, namespace, spec.KindModel, digest, func(d *spec.Document) *spec.Model { return d.Model })
+}
+
+// Webhook returns a version of a webhook.
+func (c *Catalog) Webhook(ctx context.Context, namespace string, digest events.Digest) (*spec.Webhook, error) {
+	return decoded(ctx, c, namespace, spec.KindWebhook, digest, func(d *spec.Document) *spec.Webhook { return d.Webhook })
+}
+
+// Schedule returns a version of a schedule.
+func (c *Catalog) Schedule(ctx context.Context, namespace string, digest events.Digest) (*spec.Schedule, error) {
+	return decoded(ctx, c, namespace, spec.KindSchedule, digest, func(d *spec.Document) *spec.Schedule { return d.Schedule })
+}
+
+// Budget returns a version of a budget.
+func (c *Catalog) Budget(ctx context.Context, namespace string, digest events.Digest) (*spec.Budget, error) {
+	return decoded(ctx, c, namespace, spec.KindBudget, digest, func(d *spec.Document) *spec.Budget { return d.Budget })
 }
