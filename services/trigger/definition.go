@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
@@ -10,14 +11,14 @@ import (
 
 // Definitions reads what operators defined. Every method asks anew: a start
 // uses the version that is current when it is accepted. Absent names are
-// ErrNotFound.
+// ErrNotFound. TargetOf, WebhookOf and ScheduleOf make what it returns.
 type Definitions interface {
 	// Target is the agent or flow (events.KindAgent, events.KindFlow) of a name.
 	Target(ctx context.Context, namespace, kind, name string) (Target, error)
 	Webhook(ctx context.Context, namespace, name string) (Webhook, error)
 	Schedule(ctx context.Context, namespace, name string) (Schedule, error)
-	// Schedules lists the current ones, of every namespace when it is empty, by
-	// namespace and name.
+	// Schedules lists the current ones, of every namespace when it is empty. One
+	// that cannot be read is in the list, broken, and keeps no other from firing.
 	Schedules(ctx context.Context, namespace string) ([]Schedule, error)
 }
 
@@ -26,6 +27,18 @@ type Target struct {
 	Ref events.Ref
 	// Validate lists what is wrong with an input by the target's JSON Schema.
 	Validate func(json.RawMessage) []Place
+}
+
+// TargetOf is a version of an agent or flow whose input must fit a schema; nil
+// takes everything.
+func TargetOf(ref events.Ref, input *spec.Schema) Target {
+	return Target{Ref: ref, Validate: func(value json.RawMessage) []Place {
+		var places []Place
+		for _, v := range input.Validate(value) {
+			places = append(places, Place{Path: "input" + strings.TrimPrefix(v.Path, "$"), Message: v.Message})
+		}
+		return places
+	}}
 }
 
 // Webhook is one version of a webhook.
@@ -42,6 +55,16 @@ type Webhook struct {
 	Paused          bool
 }
 
+// WebhookOf is a stored version of a webhook.
+func WebhookOf(namespace, name string, digest events.Digest, w *spec.Webhook) Webhook {
+	kind, target := agentOrFlow(w.Agent, w.Flow)
+	return Webhook{
+		Namespace: namespace, Name: name, Digest: digest, Provider: w.Provider, Secrets: w.Secrets,
+		Check: Check{Tolerance: w.Tolerance.Std()},
+		Kind:  kind, Target: target, Input: w.Input, Labels: w.Labels, Dedupe: w.Dedupe, Paused: w.Paused,
+	}
+}
+
 // Schedule is one version of a schedule.
 type Schedule struct {
 	Namespace, Name string
@@ -52,4 +75,22 @@ type Schedule struct {
 	Paused          bool
 	// Broken, when set, is why this version cannot be read; it never fires.
 	Broken error
+}
+
+// ScheduleOf is a stored version of a schedule; err, when set, is why its body
+// could not be decoded.
+func ScheduleOf(namespace, name string, digest events.Digest, x *spec.Schedule, err error) Schedule {
+	s := Schedule{Namespace: namespace, Name: name, Digest: digest, Broken: err}
+	if err == nil {
+		s.Cron, s.TimeZone, s.Input, s.Paused = x.Cron, x.TimeZone, x.Input, x.Paused
+		s.Kind, s.Target = agentOrFlow(x.Agent, x.Flow)
+	}
+	return s
+}
+
+func agentOrFlow(agent, flow string) (kind, name string) {
+	if flow != "" {
+		return events.KindFlow, flow
+	}
+	return events.KindAgent, agent
 }

@@ -29,17 +29,22 @@ func register(d *door.Door, svc *trigger.Service, now clock) {
 	d.Raw("POST /hooks/{name}", door.Public, http.HandlerFunc(a.hook))
 	d.Raw("POST /hooks/{namespace}/{name}", door.Public, http.HandlerFunc(a.hook))
 	for _, kind := range []string{events.KindAgent, events.KindFlow} {
+		body := startRequest()
 		door.Register(d, huma.Operation{
-			OperationID:   "start-" + kind,
-			Method:        http.MethodPost,
-			Path:          "/v1/" + kind + "s/{name}/runs",
-			Summary:       "Start a run of " + article[kind],
-			Description:   "Answered once the start is stored: it takes effect exactly once. The same Idempotency-Key is answered with the same run.",
-			DefaultStatus: http.StatusAccepted,
-			MaxBodyBytes:  trigger.MaxBody,
-			RequestBody:   startRequest,
-			Tags:          []string{"runs"},
+			OperationID:      "start-" + kind,
+			Method:           http.MethodPost,
+			Path:             "/v1/" + kind + "s/{name}/runs",
+			Summary:          "Start a run of " + article[kind],
+			Description:      "Answered once the start is stored: it takes effect exactly once. The same Idempotency-Key is answered with the same run.",
+			DefaultStatus:    http.StatusAccepted,
+			MaxBodyBytes:     trigger.MaxBody,
+			RequestBody:      body,
+			SkipValidateBody: true, // the service reads the bytes, and names what is wrong
+			Tags:             []string{"runs"},
 		}, authn.Operator, a.start(kind))
+		// Reading raw bytes made huma describe them so, and demand some.
+		body.Required = false
+		delete(body.Content, "application/octet-stream")
 	}
 	a.registerSchedules(d)
 	a.registerDeliveries(d)
@@ -49,19 +54,21 @@ var article = map[string]string{events.KindAgent: "an agent", events.KindFlow: "
 
 // startRequest describes the body that start reads by itself, so that no number
 // in the input passes through a float.
-var startRequest = &huma.RequestBody{
-	Description: "The run's input, checked against the JSON Schema of the agent or flow, and its labels.",
-	Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{
-		Type: huma.TypeObject,
-		Properties: map[string]*huma.Schema{
-			"input": {Description: "any JSON value; {} when it is absent"},
-			"labels": {
-				Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString},
-				Description: fmt.Sprintf("at most %d, keys of 1 to %d bytes, values of at most %d", trigger.MaxLabels, trigger.MaxLabelKey, trigger.MaxLabelValue),
+func startRequest() *huma.RequestBody {
+	return &huma.RequestBody{
+		Description: "The run's input, checked against the JSON Schema of the agent or flow, and its labels.",
+		Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{
+			Type: huma.TypeObject,
+			Properties: map[string]*huma.Schema{
+				"input": {Description: "any JSON value; {} when it is absent"},
+				"labels": {
+					Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString},
+					Description: fmt.Sprintf("at most %d, keys of 1 to %d bytes, values of at most %d", trigger.MaxLabels, trigger.MaxLabelKey, trigger.MaxLabelValue),
+				},
 			},
-		},
-		AdditionalProperties: false,
-	}}},
+			AdditionalProperties: false,
+		}}},
+	}
 }
 
 type startInput struct {
