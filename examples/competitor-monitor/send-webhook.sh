@@ -4,11 +4,11 @@
 # Posting the same id again starts no second run.
 #
 #   HOLDFAST_WEBHOOK_SECRET  whsec_<base64>, the secret that the trigger service has
-#   HOLDFAST_URL             where Holdfast listens, default http://127.0.0.1:8080
+#   HOLDFAST_SERVER             where Holdfast listens, default http://127.0.0.1:8787
 #   $1                       id of the delivery, default a new one
 set -eu
 : "${HOLDFAST_WEBHOOK_SECRET:?set it to the secret of the webhook, whsec_<base64>}"
-url=${HOLDFAST_URL:-http://127.0.0.1:8080}
+url=${HOLDFAST_SERVER:-http://127.0.0.1:8787}
 id=${1:-msg_$(date +%s)_$$}
 body=$(cat "$(dirname "$0")/new-competitor.json")
 timestamp=$(date +%s)

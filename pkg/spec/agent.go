@@ -3,6 +3,7 @@ package spec
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -52,6 +53,9 @@ func (a *Agent) check(d *decoder, s spot) {
 	if a.Prompt != nil {
 		d.textTemplate(s.at("prompt"), a.Prompt)
 		d.roots(a.Prompt, "input")
+		if a.Prompt.isText() && len(a.Prompt.root.pieces) == 0 {
+			d.fail(s.at("prompt"), "must not be empty; leave it out to send the input as JSON")
+		}
 	}
 	d.nameList(s.at("tools"), a.Tools, 100)
 	d.nameList(s.at("budget", "pools"), a.Budget.Pools, 10)
@@ -83,6 +87,9 @@ func FirstMessage(a *Agent, input json.RawMessage) (string, error) {
 		text, err := a.Prompt.Text(map[string]json.RawMessage{"input": input})
 		if err != nil {
 			return "", fmt.Errorf("render prompt of agent %s: %w", a.Name, err)
+		}
+		if strings.TrimSpace(text) == "" {
+			return "", fmt.Errorf("render prompt of agent %s: it is empty, and a model cannot answer nothing", a.Name)
 		}
 		return text, nil
 	}

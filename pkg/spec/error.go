@@ -62,10 +62,16 @@ func join(problems []*Error) error {
 	if len(problems) == 0 {
 		return nil
 	}
+	files := map[string]int{} // in the order in which they were given
+	for _, p := range problems {
+		if _, ok := files[p.File]; !ok {
+			files[p.File] = len(files)
+		}
+	}
 	sort.SliceStable(problems, func(i, j int) bool {
 		a, b := problems[i], problems[j]
 		if a.File != b.File {
-			return false // files keep the order in which they were given
+			return files[a.File] < files[b.File]
 		}
 		if a.Line != b.Line {
 			return a.Line < b.Line

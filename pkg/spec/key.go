@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -40,12 +41,13 @@ func (t *Tool) BusinessKey(args json.RawMessage) (key string, ok bool, err error
 	return w.String(), true, nil
 }
 
-// keyEscapes lists the bytes that end a value in the key.
+// keyEscapes lists the characters that end a value in the key.
 func keyEscapes(t *Template) string {
 	escape := "%"
 	for i, p := range t.root.pieces {
-		if i > 0 && p.path == nil && strings.IndexByte(escape, p.text[0]) < 0 {
-			escape += p.text[:1]
+		if i > 0 && p.path == nil {
+			first, _ := utf8.DecodeRuneInString(p.text)
+			escape += string(first)
 		}
 	}
 	if len(t.Paths()) == 1 {
@@ -59,11 +61,13 @@ func escapeKey(s, escape string) string {
 		return s
 	}
 	var b strings.Builder
-	for i := range len(s) {
-		if strings.IndexByte(escape, s[i]) >= 0 {
-			fmt.Fprintf(&b, "%%%02X", s[i])
-		} else {
-			b.WriteByte(s[i])
+	for _, r := range s {
+		if !strings.ContainsRune(escape, r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, c := range []byte(string(r)) {
+			fmt.Fprintf(&b, "%%%02X", c)
 		}
 	}
 	return b.String()

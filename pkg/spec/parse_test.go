@@ -263,6 +263,25 @@ spec:
 	}
 }
 
+func TestParseAll_FilesKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	bad := []byte("x: 1\n---\ny: 1\n")
+	good := []byte("apiVersion: holdfast/v1\nkind: Budget\nmetadata: {name: night}\nspec: {limit: 1}\n")
+	docs, err := ParseAll([]File{{"z.yaml", bad}, {"ok.yaml", good}, {"a.yaml", bad}, {"again.yaml", good}})
+	if docs != nil {
+		t.Errorf("%d documents beside problems", len(docs))
+	}
+	var got []string
+	for _, p := range Problems(err) {
+		if place := fmt.Sprintf("%s:%d", p.File, p.Line); len(got) == 0 || got[len(got)-1] != place {
+			got = append(got, place)
+		}
+	}
+	if diff := cmp.Diff([]string{"z.yaml:1", "z.yaml:3", "a.yaml:1", "a.yaml:3", "again.yaml:3"}, got); diff != "" {
+		t.Errorf("places of problems (-want +got):\n%s", diff)
+	}
+}
+
 // TestDecode_RefusesUnknownField: an older process must not act on a version
 // that holds rules it does not know.
 func TestDecode_RefusesUnknownField(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -156,7 +157,7 @@ func TestTool_BusinessKeyIsInjective(t *testing.T) {
 		tool(t, "  key: \"${args.a}ab${args.b}é${args.c}\"\n"),
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		part := rapid.StringMatching(`[ab/%25FxXé-]{1,5}`)
+		part := rapid.StringMatching(`[ab/%25FxXéA9-]{1,5}`)
 		draw := func(label string) [3]string {
 			return [3]string{part.Draw(t, label+"a"), part.Draw(t, label+"b"), part.Draw(t, label+"c")}
 		}
@@ -171,8 +172,8 @@ func TestTool_BusinessKeyIsInjective(t *testing.T) {
 					t.Fatal(err)
 				}
 				k, _, err := tl.BusinessKey(args)
-				if err != nil {
-					t.Fatal(err)
+				if err != nil || !utf8.ValidString(k) {
+					t.Fatalf("key %q, %v", k, err)
 				}
 				return k
 			}
@@ -198,6 +199,13 @@ func TestFirstMessage(t *testing.T) {
 	}
 	if got, err := FirstMessage(&Agent{}, nil); err != nil || got != "null" {
 		t.Errorf("without an input: %q, %v", got, err)
+	}
+	blank, err := TextTemplate("${input.shop}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FirstMessage(&Agent{Metadata: Metadata{Name: "x"}, Prompt: blank}, json.RawMessage(`{"shop":" "}`)); err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("error %v, want one for an empty message", err)
 	}
 	if _, err := FirstMessage(&Agent{Metadata: Metadata{Name: "x"}, Prompt: prompt}, json.RawMessage(`{}`)); err == nil || !strings.Contains(err.Error(), `input has no "shop"`) {
 		t.Errorf("error %v, want one that names the path", err)
