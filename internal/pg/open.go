@@ -22,6 +22,9 @@ type Config struct {
 	MaxConns int32
 	// AppName is shown in pg_stat_activity.
 	AppName string
+	// Tracer sees every statement of the pool, otelpgx.NewTracer for instance;
+	// nil traces nothing.
+	Tracer pgx.QueryTracer
 }
 
 const (
@@ -56,6 +59,7 @@ func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	pc.MaxConnLifetimeJitter = pc.MaxConnLifetime / 10
 	pc.PingTimeout = 2 * time.Second
 	c.apply(pc.ConnConfig)
+	pc.ConnConfig.Tracer = c.Tracer
 
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
