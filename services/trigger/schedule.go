@@ -75,7 +75,7 @@ func (s *Service) view(ctx context.Context, namespace string, defs []Schedule) (
 	for _, def := range defs {
 		v := ScheduleView{Schedule: def, Missed: missed[def.Name]}
 		if !def.Paused && def.Broken == nil {
-			v.Next = s.coming(def, now)
+			v.Next, v.Broken = s.coming(def, now)
 		}
 		if f, ok := last[def.Name]; ok {
 			v.Last = &f
@@ -85,11 +85,12 @@ func (s *Service) view(ctx context.Context, namespace string, defs []Schedule) (
 	return views, nil
 }
 
-// coming previews fires with the very code that fires them.
-func (s *Service) coming(def Schedule, now time.Time) []Fire {
+// coming previews fires with the very code that fires them; the error says why
+// there are none.
+func (s *Service) coming(def Schedule, now time.Time) ([]Fire, error) {
 	fires, err := s.planner.Fires(def.Cron, def.TimeZone, now)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var next []Fire
 	for f := range fires {
@@ -97,7 +98,7 @@ func (s *Service) coming(def Schedule, now time.Time) []Fire {
 			break
 		}
 	}
-	return next
+	return next, nil
 }
 
 // TriggerNow starts a run of a schedule at once, also of a paused one. Its input

@@ -102,6 +102,10 @@ var secrets = map[string]string{
 	"GITHUB_SECRET": "It's a Secret to Everybody",
 }
 
+func resolve(ref spec.SecretRef) (string, error) {
+	return ref.Resolve(func(name string) (string, bool) { v, ok := secrets[name]; return v, ok }, nil)
+}
+
 // world is a database and a JetStream with definitions applied.
 type world struct {
 	db   *pgtest.DB
@@ -175,10 +179,8 @@ func run(t *testing.T, pool *pgxpool.Pool, b *bus.Bus) *replica {
 		Planner:     cron.Planner{},
 		Relay:       store.Relay(b.Publish, bustest.Log(t)),
 		Inbox:       inbox.New(b),
-		Secrets: func(ref spec.SecretRef) (string, error) {
-			return ref.Resolve(func(name string) (string, bool) { v, ok := secrets[name]; return v, ok }, nil)
-		},
-		Log: bustest.Log(t),
+		Secrets:     resolve,
+		Log:         bustest.Log(t),
 	})
 	if err != nil {
 		t.Fatal(err)
