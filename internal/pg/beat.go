@@ -51,9 +51,8 @@ var errBeatStopped = errors.New("the heartbeat was stopped")
 //	);
 //
 // A row that is absent belongs to a dead worker too: rows are deleted a week
-// after their last beat. Judge in SQL by adding to beat, never by subtracting
-// from it, because Postgres before 17 refuses arithmetic that starts from two
-// times of which one is infinite:
+// after their last beat. In SQL compare beat with a time and never subtract it
+// from one: Postgres before 17 cannot subtract an infinite time.
 //
 //	beat < clock_timestamp() - interval '1.5 s'   -- dead
 //
