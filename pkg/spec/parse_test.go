@@ -212,6 +212,10 @@ func TestParse_Limits(t *testing.T) {
 		"deep dashes":                    {strings.Repeat("- ", 50_000) + "x", "nested deeper than 100"},
 		"deep closed brackets":           {"a: " + strings.Repeat("[", 200) + strings.Repeat("]", 200), "nested deeper than 100"},
 		"a billion laughs":               {laughs(), "more than 50000 values"},
+		"a name list that is too long":   {agentWith("tools: [" + manyNames(101) + "]"), "spec.tools: has 101 items; at most 100"},
+		"a text that is too long":        {agentWith("description: " + strings.Repeat("x", 5000)), "spec.description: has 5000 bytes; at most 4096"},
+		"a schema that is too long":      {agentWith("input: {description: " + strings.Repeat("x", 70_000) + "}"), "spec.input: the schema has"},
+		"a NUL character":                {agentWith(`description: "a\0b"`), "x.yaml:7:16: the text holds a NUL character"},
 		"a control character":            {"a: \"x\x07\"\n", "control character U+0007"},
 		"text that is not valid UTF-8":   {"a: \"x\xff\"\n", "not valid UTF-8"},
 		"more problems than can be read": {"apiVersion: holdfast/v1\nkind: Flow\nmetadata: {name: x}\nspec: {steps: [" + strings.Repeat("{x: 1},", 90) + "]}", " more problems"},
@@ -229,6 +233,18 @@ func TestParse_Limits(t *testing.T) {
 			}
 		})
 	}
+}
+
+func agentWith(line string) string {
+	return "apiVersion: holdfast/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  model: m\n  instructions: i\n  " + line + "\n"
+}
+
+func manyNames(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "t%d, ", i)
+	}
+	return b.String()
 }
 
 func laughs() string {
@@ -300,6 +316,39 @@ func TestDecode_RefusesUnknownField(t *testing.T) {
 	for _, bad := range []string{"", "null", "[]", "{", `{"a":1,"a":2}`} {
 		if _, err := Decode([]byte(bad)); err == nil {
 			t.Errorf("body %q decodes", bad)
+		}
+	}
+}
+
+func TestDecode_EveryKind(t *testing.T) {
+	t.Parallel()
+	docs, err := ParseAll(exampleFiles(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range docs {
+		got := map[string]definition{}
+		keep := func(kind string, d definition, err error) {
+			if err == nil {
+				got[kind] = d
+			}
+		}
+		agent, err := DecodeAgent(doc.Body)
+		keep(KindAgent, agent, err)
+		flow, err := DecodeFlow(doc.Body)
+		keep(KindFlow, flow, err)
+		tool, err := DecodeTool(doc.Body)
+		keep(KindTool, tool, err)
+		model, err := DecodeModel(doc.Body)
+		keep(KindModel, model, err)
+		webhook, err := DecodeWebhook(doc.Body)
+		keep(KindWebhook, webhook, err)
+		schedule, err := DecodeSchedule(doc.Body)
+		keep(KindSchedule, schedule, err)
+		budget, err := DecodeBudget(doc.Body)
+		keep(KindBudget, budget, err)
+		if d := got[doc.Kind]; len(got) != 1 || d == nil || d.meta().Name != doc.Name {
+			t.Errorf("%s %s decodes as %v", doc.Kind, doc.Name, names(got))
 		}
 	}
 }

@@ -24,6 +24,7 @@ func TestSchema_Validate(t *testing.T) {
 		"night":{"type":"string","format":"date"},
 		"amount":{"type":"number","maximum":9007199254740992,"multipleOf":0.01},
 		"code":{"type":"string","pattern":"^[a-z]+$","maxLength":5},
+		"bounds":{"prefixItems":[{"minimum":2.5},{"maximum":3},{"exclusiveMinimum":1},{"exclusiveMaximum":9},{"multipleOf":0.2}]},
 		"competitors":{"type":"array","items":{"$ref":"#/$defs/c"}}},
 		"$defs":{"c":{"type":"object","required":["shop"],"properties":{"shop":{"type":"string"}}}}}`)
 	tests := map[string]struct {
@@ -37,6 +38,7 @@ func TestSchema_Validate(t *testing.T) {
 		"a format":            {`{"night":"tonight","competitors":[]}`, []Violation{{"$.night", "is not a valid date"}}},
 		"exact digits":        {`{"night":"2026-11-29","competitors":[],"amount":9007199254740993}`, []Violation{{"$.amount", "must be at most 9007199254740992"}}},
 		"a private value":     {`{"night":"2026-11-29","competitors":[],"code":"SECRET"}`, []Violation{{"$.code", `does not match pattern "^[a-z]+$"`}, {"$.code", "maxLength: got 6, want 5"}}},
+		"a number's bounds":   {`{"night":"2026-11-29","competitors":[],"bounds":[1,9,1,9,0.3]}`, []Violation{{"$.bounds[0]", "must be at least 2.5"}, {"$.bounds[1]", "must be at most 3"}, {"$.bounds[2]", "must be above 1"}, {"$.bounds[3]", "must be below 9"}, {"$.bounds[4]", "must be a multiple of 0.2"}}},
 		"another type":        {`[]`, []Violation{{"$", "got array, want object"}}},
 		"duplicate keys":      {`{"night":"2026-11-29","night":"x"}`, []Violation{{"$", `not canonicalizable JSON: $: key "night" appears twice`}}},
 		"nothing":             {``, []Violation{{"$", "not canonicalizable JSON: $: EOF"}}},
