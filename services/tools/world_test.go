@@ -67,7 +67,7 @@ func workerProcess() error {
 	return p.stop()
 }
 
-const tools6 = `
+const toolYAML = `
 apiVersion: holdfast/v1
 kind: Tool
 metadata: {name: pay}
@@ -76,6 +76,16 @@ spec:
   input: {type: object}
   effect: write
   timeout: 2s
+  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: pay_slow}
+spec:
+  description: pays, and takes its time
+  input: {type: object}
+  effect: write
+  timeout: 60s
   http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
 ---
 apiVersion: holdfast/v1
@@ -169,7 +179,7 @@ func (d definitions) Tool(_ context.Context, _ string, digest events.Digest) (*s
 }
 
 var defs = sync.OnceValue(func() definitions {
-	docs, err := spec.Parse("tools.yaml", []byte(tools6))
+	docs, err := spec.Parse("tools.yaml", []byte(toolYAML))
 	if err != nil {
 		panic(err)
 	}
@@ -194,7 +204,6 @@ type process struct {
 	service *tools.Service
 	beat    *pg.Beat
 	store   *postgres.Store
-	kill    func() // stops beating and goes silent, without a word
 	stop    func() error
 }
 
@@ -226,7 +235,6 @@ func startService(ctx context.Context, url config.Secret, b *bus.Bus, log *slog.
 		return nil, err
 	}
 	var once sync.Once
-	p.kill = func() { once.Do(func() { cancel(); b.Close() }) }
 	p.stop = func() error {
 		var err error
 		once.Do(func() {
@@ -315,8 +323,14 @@ func (w *world) start(wrap ...func(tools.Kind) tools.Kind) *process {
 	return p
 }
 
+// forked is a real tools process.
+type forked struct {
+	*os.Process
+	dead <-chan struct{} // closed when it has ended
+}
+
 // fork starts a real tools process that dies at the failpoints.
-func (w *world) fork(failpoints string) (dead <-chan struct{}) {
+func (w *world) fork(failpoints string) forked {
 	w.t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envWorker+"=1", envDB+"="+w.db.URL.Reveal(), envNATS+"="+w.nats.URL().Reveal(),
@@ -350,7 +364,7 @@ func (w *world) fork(failpoints string) (dead <-chan struct{}) {
 			<-ended
 		}
 	})
-	return ended
+	return forked{cmd.Process, ended}
 }
 
 // call makes a call of a new run; index tells calls of one run apart.
