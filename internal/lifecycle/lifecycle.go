@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,7 +28,8 @@ type Service interface {
 	// Run blocks until ctx is done (then it returns nil or ctx's error) or
 	// until the service has failed. ctx ends after Stop has returned, with the
 	// cause ErrStopping, so that loops which work in flight depends on go on
-	// while it is drained. Returning earlier stops the whole process.
+	// while it is drained. Returning before Stop was called stops the whole
+	// process; from then on it may return nil whenever it is done.
 	Run(ctx context.Context) error
 	// Stop takes no more work in, lets work in flight finish, and returns
 	// before ctx's deadline. It must not wait for Run.
@@ -92,8 +94,9 @@ func (g *Group) Add(s Service) { g.services = append(g.services, s) }
 
 type started struct {
 	Service
-	cancel context.CancelCauseFunc // ends Run's context
-	done   chan struct{}           // closed when Run has returned
+	cancel   context.CancelCauseFunc // ends Run's context
+	done     chan struct{}           // closed when Run has returned
+	stopping *atomic.Bool            // Stop has been called
 }
 
 // Run starts every service in order and blocks until ctx is done or a service
@@ -118,13 +121,14 @@ func (g *Group) Run(ctx context.Context, grace time.Duration) error {
 			break
 		}
 		runCtx, cancel := context.WithCancelCause(base)
-		r := started{Service: s, cancel: cancel, done: make(chan struct{})}
+		r := started{Service: s, cancel: cancel, done: make(chan struct{}), stopping: &atomic.Bool{}}
 		running = append(running, r)
 		go func() {
 			defer close(r.done)
 			err := s.Run(runCtx)
 			switch {
 			case runCtx.Err() != nil && (err == nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrStopping)):
+			case err == nil && r.stopping.Load():
 			case err == nil:
 				exits <- fmt.Errorf("%s: exited while it should run", s.Name())
 			default:
@@ -177,6 +181,7 @@ func (g *Group) start(ctx, base context.Context, s Service) error {
 }
 
 func (r started) stop(ctx context.Context) error {
+	r.stopping.Store(true)
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.Stop(ctx) }()
 	var err error

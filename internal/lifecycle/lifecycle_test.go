@@ -67,6 +67,23 @@ func TestGroup_StopsInReverseAndEndsRunAfterStop(t *testing.T) {
 	})
 }
 
+func TestGroup_RunMayReturnOnceStopped(t *testing.T) {
+	t.Parallel()
+	stopped := make(chan struct{})
+	returned := make(chan struct{})
+	var g lifecycle.Group
+	g.Add(lifecycle.Funcs{
+		ServiceName: "worker",
+		OnRun:       func(context.Context) error { defer close(returned); <-stopped; return nil },
+		OnStop:      func(context.Context) error { close(stopped); <-returned; return nil },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	g.OnReady = cancel
+	if err := g.Run(ctx, time.Minute); err != nil {
+		t.Errorf("Run = %v, want nil", err)
+	}
+}
+
 func cmpEqual(t *testing.T, want, got error) {
 	t.Helper()
 	if !errors.Is(got, want) {

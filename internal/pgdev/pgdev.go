@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -62,6 +63,7 @@ type Server struct {
 	exitErr   error         // valid once exited is closed
 	log       *os.File
 	stop      sync.Once
+	stopping  atomic.Bool
 	stopErr   error
 	created   bool
 	startedAt time.Time
@@ -299,13 +301,16 @@ func (s *Server) LogFile() string { return filepath.Join(s.c.Dir, "postgres.log"
 // Exited is closed when the server has ended, asked or not.
 func (s *Server) Exited() <-chan struct{} { return s.exited }
 
-// Run blocks until ctx is done, or until the server ends by itself, which is an
-// error.
+// Run blocks until ctx is done or Stop has ended the server. A server that ends
+// by itself is an error.
 func (s *Server) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-s.exited:
+		if s.stopping.Load() {
+			return nil
+		}
 		return fmt.Errorf("postgres ended: %w; see %s", exitReason(s.exitErr), s.LogFile())
 	}
 }
@@ -315,6 +320,7 @@ func (s *Server) Run(ctx context.Context) error {
 // log. It returns when the process is gone and the directory is free. Further
 // calls return the first one's result.
 func (s *Server) Stop(ctx context.Context) error {
+	s.stopping.Store(true)
 	s.stop.Do(func() {
 		clean := s.terminate(ctx)
 		var errs []error
