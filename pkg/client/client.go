@@ -46,10 +46,7 @@ type Client struct {
 // New checks c and returns a client; it does not connect.
 func New(c Config) (*Client, error) {
 	base, err := url.Parse(cmp.Or(c.Server, DefaultServer))
-	if err != nil {
-		return nil, fmt.Errorf("server address: %w", err)
-	}
-	if base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, fmt.Errorf("server address %q is not like https://host or http://host:port", c.Server)
 	}
 	if strings.ContainsAny(c.Token, " \r\n\t") {

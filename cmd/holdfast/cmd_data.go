@@ -1,0 +1,53 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/holdfast-run/holdfast/internal/config"
+	"github.com/holdfast-run/holdfast/pkg/client"
+)
+
+// DataCommands are the commands that speak to a running server over HTTP.
+// Their Run methods want a context.Context bound in kong and write to the
+// Stdout and Stderr of the kong.Context. exitCode says how the process ends.
+type DataCommands struct {
+	Apply      ApplyCmd      `cmd:"" group:"work" help:"Store definitions (agents, tools, flows, ...) from YAML files."`
+	Runs       RunsCmd       `cmd:"" group:"work" help:"Start, watch and steer runs."`
+	Approvals  ApprovalsCmd  `cmd:"" group:"work" help:"See what waits for a person, and decide it."`
+	Effects    EffectsCmd    `cmd:"" group:"work" help:"Read the ledger of side effects and settle doubts."`
+	Events     EventsCmd     `cmd:"" group:"work" help:"Follow everything that happens, as it happens."`
+	Schedules  SchedulesCmd  `cmd:"" group:"work" help:"See schedules and start one now."`
+	Deliveries DeliveriesCmd `cmd:"" group:"work" help:"See accepted starts: webhooks, API calls, schedules, messages."`
+	Tokens     TokensCmd     `cmd:"" group:"work" help:"Create, list and revoke tokens."`
+}
+
+// Remote is how a command reaches the server. It is embedded in every group, so
+// its flags may stand before and after the subcommand.
+type Remote struct {
+	Server    string        `group:"server" env:"HOLDFAST_SERVER" default:"http://127.0.0.1:8787" placeholder:"URL" help:"Address of the server (${default})."`
+	Token     config.Secret `group:"server" env:"HOLDFAST_TOKEN" placeholder:"TOKEN" help:"Bearer token. Not needed on the loopback of 'holdfast dev'. A file or the environment keeps it out of the process list."`
+	TokenFile string        `group:"server" env:"HOLDFAST_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token."`
+	Namespace string        `group:"server" short:"n" env:"HOLDFAST_NAMESPACE" placeholder:"NAME" help:"Namespace. A token's own needs no flag."`
+}
+
+// client connects nothing yet; it fails on flags that cannot work.
+func (r *Remote) client() (*client.Client, error) {
+	token := strings.TrimSpace(r.Token.Reveal())
+	if r.TokenFile != "" && token == "" {
+		b, err := os.ReadFile(r.TokenFile)
+		if err != nil {
+			return nil, usage(fmt.Errorf("token file: %w", err))
+		}
+		if token = strings.TrimSpace(string(b)); token == "" {
+			return nil, usage(fmt.Errorf("token file %s is empty", r.TokenFile))
+		}
+	}
+	c, err := client.New(client.Config{Server: cmp.Or(r.Server, client.DefaultServer), Token: token, Namespace: r.Namespace})
+	if err != nil {
+		return nil, usage(err)
+	}
+	return c, nil
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/holdfast-run/holdfast/pkg/client"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// EffectsCmd groups the ledger.
+type EffectsCmd struct {
+	Remote
+
+	List    EffectsListCmd    `cmd:"" help:"List what tools did to the outside world."`
+	Show    EffectsShowCmd    `cmd:"" help:"Show one row of the ledger."`
+	Resolve EffectsResolveCmd `cmd:"" help:"Say what became of an effect in doubt."`
+}
+
+// Help implements kong.HelpProvider.
+func (*EffectsCmd) Help() string {
+	return `Each effect has a key and happens at most once per key. When nobody knows whether
+it happened, its state is unknown, and it is not repeated on suspicion.
+
+  holdfast effects list --state unknown
+  holdfast effects show EFFECT
+  holdfast effects resolve EFFECT happened --result '{"price_id":"p-17"}'
+` + exitHelp
+}
+
+const lookEffects = "holdfast effects list"
+
+// EffectsListCmd lists the ledger.
+type EffectsListCmd struct {
+	Output
+	List
+	State string `env:"-" placeholder:"STATE" help:"Only in this state: intent, succeeded, failed or unknown."`
+	Tool  string `env:"-" placeholder:"NAME" help:"Only of this tool."`
+	OfRun string `name:"run" env:"-" placeholder:"RUN" help:"Only of this run."`
+}
+
+// Help implements kong.HelpProvider.
+func (*EffectsListCmd) Help() string {
+	return `  holdfast effects list --state unknown
+  holdfast effects list --tool propose_price --limit 500 --json
+
+--json prints {"items": [...], "next_cursor"}, each as "effects show --json".`
+}
+
+// Run implements the command.
+func (c *EffectsListCmd) Run(ctx context.Context, k *kong.Context, group *EffectsCmd) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	api, err := group.client()
+	if err != nil {
+		return err
+	}
+	f := client.EffectFilter{State: c.State, Tool: c.Tool, Run: events.RunID(c.OfRun)}
+	page, err := upTo(ctx, c.Limit, func(ctx context.Context, p client.PageRequest) (client.Page[client.Effect], error) {
+		return api.Effects(ctx, f, p)
+	})
+	if err != nil {
+		return advise(err, "")
+	}
+	if c.JSON {
+		return printJSON(k.Stdout, page)
+	}
+	if len(page.Items) == 0 {
+		_, err := fmt.Fprintln(k.Stdout, "no effects")
+		return err
+	}
+	rows := make([][]string, 0, len(page.Items))
+	for _, e := range page.Items {
+		rows = append(rows, []string{e.EffectID, e.Tool, e.State, cut(e.Key, 60), string(e.RunID), stamp(e.UpdatedAt)})
+	}
+	if err := table(k.Stdout, []string{"EFFECT", "TOOL", "STATE", "KEY", "RUN", "UPDATED"}, rows); err != nil {
+		return err
+	}
+	more(k.Stdout, page.NextCursor, len(page.Items))
+	return nil
+}
+
+// EffectsShowCmd shows one row of the ledger.
+type EffectsShowCmd struct {
+	Output
+	ID string `arg:"" help:"Id of the effect."`
+}
+
+// Help implements kong.HelpProvider.
+func (*EffectsShowCmd) Help() string {
+	return `  holdfast effects show EFFECT
+
+--json prints {"effect_id", "tool", "key", "state", "epoch", "run_id", "call_id",
+"args", "result", "error", ...}.`
+}
+
+// Run implements the command.
+func (c *EffectsShowCmd) Run(ctx context.Context, k *kong.Context, group *EffectsCmd) error {
+	api, err := group.client()
+	if err != nil {
+		return err
+	}
+	e, err := api.Effect(ctx, c.ID)
+	if err != nil {
+		return advise(err, lookEffects)
+	}
+	if c.JSON {
+		return printJSON(k.Stdout, e)
+	}
+	return showEffect(k, e)
+}
+
+func showEffect(k *kong.Context, e client.Effect) error {
+	failed := ""
+	if e.Error != nil {
+		failed = e.Error.Code + ": " + e.Error.Message
+	}
+	if err := details(k.Stdout,
+		"effect", e.EffectID, "tool", e.Tool, "state", e.State, "key", e.Key, "epoch", fmt.Sprint(e.Epoch),
+		"in doubt", e.InDoubt, "run", string(e.RunID), "call", string(e.CallID), "worker", e.Worker,
+		"begun", stamp(e.CreatedAt), "acted", stamp(e.ActedAt), "updated", stamp(e.UpdatedAt),
+		"arguments", pretty(e.Args), "result", pretty(e.Result), "error", failed, "receipts", pretty(e.Receipts),
+	); err != nil || e.State != events.CallUnknown {
+		return err
+	}
+	_, err := fmt.Fprintf(k.Stdout, "\nlook at the other side, then: holdfast effects resolve %s happened|not_happened|give_up\n", e.EffectID)
+	return err
+}
+
+// EffectsResolveCmd settles a doubt.
+type EffectsResolveCmd struct {
+	Output
+	ID      string `arg:"" help:"Id of the effect."`
+	Verdict string `arg:"" enum:"happened,not_happened,give_up" help:"happened: record it as done. not_happened: act now. give_up: leave it unknown and tell the agent."`
+	Result  string `env:"-" placeholder:"JSON|@FILE" help:"With happened: what the call returned."`
+	Comment string `env:"-" placeholder:"TEXT" help:"Kept in the ledger."`
+}
+
+// Help implements kong.HelpProvider.
+func (*EffectsResolveCmd) Help() string {
+	return `Look at the other side first: "not_happened" makes the call run. Needs the role
+admin; an approver answers the same doubt with "holdfast approvals settle".
+
+  holdfast effects resolve EFFECT happened --result '{"price_id":"p-17"}' --comment "seen in the shop"
+
+--json prints the effect as "effects show --json".`
+}
+
+// Run implements the command.
+func (c *EffectsResolveCmd) Run(ctx context.Context, k *kong.Context, group *EffectsCmd) error {
+	result, err := readJSON("--result", c.Result)
+	if err != nil {
+		return err
+	}
+	api, err := group.client()
+	if err != nil {
+		return err
+	}
+	e, err := api.Resolve(ctx, c.ID, client.Resolution{Verdict: c.Verdict, Result: result, Comment: c.Comment})
+	if err != nil {
+		return advise(err, lookEffects)
+	}
+	if c.JSON {
+		return printJSON(k.Stdout, e)
+	}
+	_, err = fmt.Fprintf(k.Stdout, "effect %s resolved as %s; its state is %s\n", c.ID, c.Verdict, clean(e.State))
+	return err
+}

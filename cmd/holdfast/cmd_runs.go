@@ -1,0 +1,431 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/holdfast-run/holdfast/pkg/client"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// RunsCmd groups what is done with runs.
+type RunsCmd struct {
+	Remote
+
+	Start  RunsStartCmd  `cmd:"" help:"Start a run of an agent or a flow."`
+	Get    RunsGetCmd    `cmd:"" help:"Show one run, or its journal."`
+	List   RunsListCmd   `cmd:"" help:"List runs, newest first."`
+	Watch  RunsWatchCmd  `cmd:"" help:"Follow one run from its first event to its end."`
+	Cancel RunsCancelCmd `cmd:"" help:"End runs: calls that have not begun are taken back."`
+	Pause  RunsPauseCmd  `cmd:"" help:"Hold runs before their next model call."`
+	Resume RunsResumeCmd `cmd:"" help:"Let paused runs go on."`
+}
+
+// Help implements kong.HelpProvider.
+func (*RunsCmd) Help() string {
+	return `A run is one execution of an agent or a flow. It survives crashes and deploys
+and can wait for days; its journal has one numbered row per fact.
+
+  holdfast runs start competitor-check --input '{"shop":"shop-07"}' --label customer=42
+  holdfast runs watch 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a
+  holdfast runs list --status waiting --label customer=42
+` + exitHelp
+}
+
+const lookRuns = "holdfast runs list"
+
+// RunsStartCmd starts a run.
+type RunsStartCmd struct {
+	Output
+	Name           string            `arg:"" help:"Name of the agent (or of the flow, with --flow)."`
+	Flow           bool              `env:"-" help:"NAME is a flow."`
+	Input          string            `env:"-" placeholder:"JSON|@FILE" help:"Input as JSON, @file, or @- for standard input. Default: {}."`
+	Label          map[string]string `env:"-" mapsep:"none" placeholder:"K=V" help:"Label to find the run by; repeat for more, at most 16."`
+	IdempotencyKey string            `env:"-" placeholder:"KEY" help:"The same key starts the same run again instead of a second one."`
+	Wait           bool              `env:"-" help:"Wait for the end; exit 1 unless the run completed."`
+}
+
+// Help implements kong.HelpProvider.
+func (*RunsStartCmd) Help() string {
+	return `Prints the id of the run. Once it is printed the run takes effect exactly once.
+
+  holdfast runs start triage --input '{"issue": 7}'
+  holdfast runs start nightly --flow --input @night.json --idempotency-key night-2026-11-29
+  id=$(holdfast runs start triage --input '{"issue": 7}' --json | jq -r .run_id)
+  holdfast runs start triage --input @issue.json --wait
+
+--json prints {"run_id", "status", "status_url", "replayed"}; with --wait the
+run as "holdfast runs get --json" prints it.`
+}
+
+// Run implements the command.
+func (c *RunsStartCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) error {
+	input, err := readJSON("--input", c.Input)
+	if err != nil {
+		return err
+	}
+	if len(c.Label) > client.MaxLabels {
+		return usage(fmt.Errorf("%d labels, at most %d are kept", len(c.Label), client.MaxLabels))
+	}
+	api, err := group.client()
+	if err != nil {
+		return err
+	}
+	req := client.StartRequest{Agent: c.Name, Input: input, Labels: c.Label, IdempotencyKey: c.IdempotencyKey}
+	if c.Flow {
+		req.Agent, req.Flow = "", c.Name
+	}
+	started, err := api.Start(ctx, req)
+	if client.StatusOf(err) == http.StatusNotFound && !c.Flow {
+		return fmt.Errorf("%w; is it a flow? then add --flow; definitions are stored with \"holdfast apply -f DIR\"", err)
+	}
+	if err != nil {
+		return advise(err, "")
+	}
+	if c.Wait {
+		return c.wait(ctx, k, api, started)
+	}
+	if c.JSON {
+		return printJSON(k.Stdout, started)
+	}
+	how := "started"
+	if started.Replayed {
+		how = "was started before with this key"
+	}
+	_, err = fmt.Fprintf(k.Stdout, "run %s %s (%s)\nfollow it: holdfast runs watch %s\n", started.RunID, how, started.Status, started.RunID)
+	return err
+}
+
+func (c *RunsStartCmd) wait(ctx context.Context, k *kong.Context, api *client.Client, started client.Started) error {
+	for e, err := range api.Watch(ctx, started.RunID, 0) {
+		if err != nil {
+			return fmt.Errorf("run %s goes on, but watching it stopped: %w", started.RunID, err)
+		}
+		if !c.JSON {
+			printEvent(k.Stdout, e)
+		}
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped waiting; run %s goes on: holdfast runs watch %s", started.RunID, started.RunID)
+	}
+	run, err := api.Run(ctx, started.RunID)
+	if err != nil {
+		return advise(err, lookRuns)
+	}
+	if c.JSON {
+		err = printJSON(k.Stdout, run)
+	} else if out := pretty(run.Output); out != "" {
+		_, err = fmt.Fprintln(k.Stdout, out)
+	}
+	if err != nil || run.Status == events.StatusCompleted {
+		return err
+	}
+	why := ""
+	if run.Error != nil {
+		why = ": " + clean(run.Error.Message)
+	}
+	return fmt.Errorf("run %s ended as %s%s; its journal: holdfast runs get %s --journal", run.RunID, run.Status, why, run.RunID)
+}
+
+// RunsGetCmd shows one run.
+type RunsGetCmd struct {
+	Output
+	ID      string `arg:"" help:"Id of the run."`
+	Journal bool   `env:"-" help:"Show every fact of the run, oldest first, instead of its state."`
+}
+
+// Help implements kong.HelpProvider.
+func (*RunsGetCmd) Help() string {
+	return `  holdfast runs get 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a
+  holdfast runs get 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a --journal
+  holdfast runs get 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a --json | jq .status
+
+--json prints the run; with --journal {"items": [...]}, one per fact.`
+}
+
+// Run implements the command.
+func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) error {
+	api, err := group.client()
+	if err != nil {
+		return err
+	}
+	id := events.RunID(c.ID)
+	if c.Journal {
+		return c.journal(ctx, k.Stdout, api, id)
+	}
+	r, err := api.Run(ctx, id)
+	if err != nil {
+		return advise(err, lookRuns)
+	}
+	if c.JSON {
+		return printJSON(k.Stdout, r)
+	}
+	failed, from := "", ""
+	if r.Error != nil {
+		failed = r.Error.Code + ": " + r.Error.Message
+	}
+	if r.Trigger != nil {
+		from = joinWords(r.Trigger.Kind, r.Trigger.Name, r.Trigger.ID)
+	}
+	spent := ""
+	if r.Seq > 0 {
+		spent = fmt.Sprintf("%d model calls, %d tool calls, %d tokens", r.ModelCalls, r.ToolCalls, r.Tokens)
+	}
+	return details(k.Stdout,
+		"run", string(r.RunID), "namespace", r.Namespace, r.Kind, joinWords(r.Name, shortDigest(string(r.Digest))),
+		"status", r.Status, "waiting", r.Waiting, "error", failed,
+		"started by", joinWords(from, parenthesis(r.Principal)), "parent", joinWords(string(r.ParentRunID), r.ParentItem),
+		"labels", pairs(r.Labels), "spent", spent, "journal", journalLength(r.Seq),
+		"accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
+		"input", pretty(r.Input), "output", pretty(r.Output))
+}
+
+func (c *RunsGetCmd) journal(ctx context.Context, w io.Writer, api *client.Client, id events.RunID) error {
+	const all = 1 << 20
+	page, err := upTo(ctx, all, func(ctx context.Context, p client.PageRequest) (client.Page[client.Event], error) {
+		return api.Journal(ctx, id, p)
+	})
+	if err != nil {
+		return advise(err, lookRuns)
+	}
+	if c.JSON {
+		return printJSON(w, page)
+	}
+	rows := make([][]string, 0, len(page.Items))
+	for _, e := range page.Items {
+		rows = append(rows, []string{fmt.Sprint(e.Seq), stamp(e.At), e.Kind, e.Status, e.Worker, short(e.Data, 100)})
+	}
+	return table(w, []string{"SEQ", "AT", "FACT", "STATUS", "WORKER", "DATA"}, rows)
+}
+
+func journalLength(seq int64) string {
+	if seq == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d facts", seq)
+}
+
+func parenthesis(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(" + s + ")"
+}
+
+func joinWords(words ...string) string {
+	out := ""
+	for _, w := range words {
+		if w == "" {
+			continue
+		}
+		if out != "" {
+			out += " "
+		}
+		out += w
+	}
+	return out
+}
+
+// RunsListCmd lists runs.
+type RunsListCmd struct {
+	Output
+	List
+	Label  map[string]string `env:"-" mapsep:"none" placeholder:"K=V" help:"Only runs with this label; repeat to narrow further."`
+	Status string            `env:"-" placeholder:"STATUS" help:"Only runs in this status: queued, running, waiting, paused, needs_attention, cancelling, completed, failed, cancelled, expired."`
+	Agent  string            `env:"-" placeholder:"NAME" help:"Only runs of this agent."`
+	Flow   string            `env:"-" placeholder:"NAME" help:"Only runs of this flow."`
+	Parent string            `env:"-" placeholder:"RUN" help:"Only the children of this run."`
+}
+
+// Help implements kong.HelpProvider.
+func (*RunsListCmd) Help() string {
+	return `  holdfast runs list
+  holdfast runs list --label customer=42 --status failed
+  holdfast runs list --agent triage --limit 500 --json | jq -r '.items[].run_id'
+
+--json prints {"items": [...], "next_cursor"}.`
+}
+
+// Run implements the command.
+func (c *RunsListCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	api, err := group.client()
+	if err != nil {
+		return err
+	}
+	f := client.RunFilter{Agent: c.Agent, Flow: c.Flow, Status: c.Status, Labels: c.Label, Parent: events.RunID(c.Parent)}
+	page, err := upTo(ctx, c.Limit, func(ctx context.Context, p client.PageRequest) (client.Page[client.Run], error) {
+		return api.Runs(ctx, f, p)
+	})
+	if err != nil {
+		return advise(err, "")
+	}
+	if c.JSON {
+		return printJSON(k.Stdout, page)
+	}
+	if len(page.Items) == 0 {
+		_, err := fmt.Fprintln(k.Stdout, "no runs; start one with \"holdfast runs start NAME\"")
+		return err
+	}
+	rows := make([][]string, 0, len(page.Items))
+	for _, r := range page.Items {
+		started := r.AcceptedAt
+		if started.IsZero() {
+			started = r.CreatedAt
+		}
+		rows = append(rows, []string{string(r.RunID), r.Name, r.Status, cut(r.Waiting, 40), stamp(started), pairs(r.Labels)})
+	}
+	if err := table(k.Stdout, []string{"RUN", "NAME", "STATUS", "WAITING FOR", "ACCEPTED", "LABELS"}, rows); err != nil {
+		return err
+	}
+	more(k.Stdout, page.NextCursor, len(page.Items))
+	return nil
+}
+
+// RunsWatchCmd follows one run.
+type RunsWatchCmd struct {
+	Output
+	ID   string `arg:"" help:"Id of the run."`
+	From int64  `env:"-" placeholder:"SEQ" help:"Begin after this event number. Default: with the first."`
+}
+
+// Help implements kong.HelpProvider.
+func (*RunsWatchCmd) Help() string {
+	return `Shows every event once and in order, and ends with the run. It reconnects by
+itself and continues where it was.
+
+  holdfast runs watch 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a
+  holdfast runs watch 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a --from 12 --json
+
+--json prints one event per line: {"run_id", "seq", "kind", "status", "at",
+"cause", "worker", "data"}.`
+}
+
+// Run implements the command.
+func (c *RunsWatchCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) error {
+	if c.From < 0 {
+		return usage(fmt.Errorf("--from is %d, event numbers begin with 1", c.From))
+	}
+	api, err := group.client()
+	if err != nil {
+		return err
+	}
+	for e, err := range api.Watch(ctx, events.RunID(c.ID), c.From) {
+		if err != nil {
+			return advise(err, lookRuns)
+		}
+		if !c.JSON {
+			printEvent(k.Stdout, e)
+		} else if err := printJSONLine(k.Stdout, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printEvent(w io.Writer, e client.Event) {
+	fmt.Fprintf(w, "%4d  %s  %-17s  %-15s  %s\n", e.Seq, e.At.UTC().Format(time.TimeOnly), clean(e.Kind), clean(e.Status), clean(short(e.Data, 100)))
+}
+
+// Order is what cancel, pause and resume have in common.
+type Order struct {
+	Output
+	ID     []string `arg:"" help:"Ids of the runs."`
+	Reason string   `env:"-" placeholder:"TEXT" help:"Kept in the journal."`
+}
+
+// CommandResult is what --json prints, one per run and line.
+type commandResult struct {
+	RunID     string `json:"run_id"`
+	CommandID string `json:"command_id,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+func (c *Order) send(ctx context.Context, k *kong.Context, what string, order func(context.Context, events.RunID, string) (client.Commanded, error)) error {
+	var errs []error
+	for _, id := range c.ID {
+		done, err := order(ctx, events.RunID(id), c.Reason)
+		res := commandResult{RunID: id, CommandID: done.CommandID}
+		if err != nil {
+			res.Error = err.Error()
+			errs = append(errs, fmt.Errorf("%s run %s: %w", what, id, advise(err, lookRuns)))
+		}
+		switch {
+		case c.JSON:
+			if err := printJSONLine(k.Stdout, res); err != nil {
+				return err
+			}
+		case err == nil:
+			fmt.Fprintf(k.Stdout, "%s of run %s accepted (command %s)\n", what, id, done.CommandID)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// RunsCancelCmd ends runs.
+type RunsCancelCmd struct{ Order }
+
+// Help implements kong.HelpProvider.
+func (*RunsCancelCmd) Help() string {
+	return `Calls that have not begun are taken back and open approvals withdrawn; a call
+that has begun is awaited, so that its outcome is known.
+
+  holdfast runs cancel 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a --reason "wrong shop"
+
+--json prints one line per run: {"run_id", "command_id"} or {"run_id", "error"}.`
+}
+
+// Run implements the command.
+func (c *RunsCancelCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) error {
+	api, err := group.client()
+	if err != nil {
+		return err
+	}
+	return c.send(ctx, k, "cancel", api.Cancel)
+}
+
+// RunsPauseCmd holds runs.
+type RunsPauseCmd struct{ Order }
+
+// Help implements kong.HelpProvider.
+func (*RunsPauseCmd) Help() string {
+	return `  holdfast runs pause 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a --reason "price freeze"
+
+--json prints one line per run: {"run_id", "command_id"} or {"run_id", "error"}.`
+}
+
+// Run implements the command.
+func (c *RunsPauseCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) error {
+	api, err := group.client()
+	if err != nil {
+		return err
+	}
+	return c.send(ctx, k, "pause", api.Pause)
+}
+
+// RunsResumeCmd lets paused runs go on.
+type RunsResumeCmd struct{ Order }
+
+// Help implements kong.HelpProvider.
+func (*RunsResumeCmd) Help() string {
+	return `  holdfast runs resume 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a
+
+--json prints one line per run: {"run_id", "command_id"} or {"run_id", "error"}.`
+}
+
+// Run implements the command.
+func (c *RunsResumeCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) error {
+	api, err := group.client()
+	if err != nil {
+		return err
+	}
+	return c.send(ctx, k, "resume", api.Resume)
+}
