@@ -86,6 +86,7 @@ func (a *Anthropic) options(r runner.Request, key config.Secret) []option.Reques
 
 func messageParams(r runner.Request) (anthropic.MessageNewParams, error) {
 	p := anthropic.MessageNewParams{Model: anthropic.Model(r.Model.Model), MaxTokens: r.MaxTokens}
+	p.Metadata.UserID = anthropic.String(string(r.RunID)) // opaque: one conversation, one id
 	if r.System != "" {
 		p.System = []anthropic.TextBlockParam{{Text: r.System}}
 	}

@@ -25,7 +25,7 @@ func (s *Store) Claim(ctx context.Context, id events.RunID, seq int64, worker, c
 
 // The statement that takes over judges by the database's clock alone: my heart
 // beats now and has done so for two seconds, the owner's has been silent for
-// more than 1.5 s. A claim of my own process may move at once. Reservations of
+// more than 1.5 s (a stopped one's beat is -infinity, which no subtraction takes). A claim of my own process may move at once. Reservations of
 // the abandoned epoch count as spent: what the lost call cost is unknown.
 const takeOver = `
 WITH moved AS (
@@ -34,11 +34,11 @@ WITH moved AS (
         claim_cause = CASE WHEN $5 <> '' THEN $6 END, claim_at = CASE WHEN $5 <> '' THEN clock_timestamp() END,
         attempts = r.attempts + CASE WHEN r.claim_worker = $4 THEN 0 ELSE 1 END
     FROM runner.workers me
-    WHERE me.name = $4 AND clock_timestamp() - me.beat < interval '0.9 s'
+    WHERE me.name = $4 AND me.beat > clock_timestamp() - interval '0.9 s'
       AND r.run_id = $1 AND r.claim_worker = $2 AND r.claim_epoch = $3
       AND (r.claim_worker = $4
-           OR clock_timestamp() - me.fresh_since > interval '2 s'
-              AND NOT EXISTS (SELECT FROM runner.workers o WHERE o.name = r.claim_worker AND clock_timestamp() - o.beat <= interval '1.5 s'))
+           OR me.fresh_since < clock_timestamp() - interval '2 s'
+              AND NOT EXISTS (SELECT FROM runner.workers o WHERE o.name = r.claim_worker AND o.beat >= clock_timestamp() - interval '1.5 s'))
     RETURNING r.claim_epoch, r.attempts),
 lost AS (
     DELETE FROM runner.reservations v USING moved WHERE v.run_id = $1 AND v.epoch <= $3

@@ -54,7 +54,7 @@ UPDATE runner.pending p SET nudges = nudges + 1,
     next_nudge = clock_timestamp() + least(interval '30 s' * power(2, least(nudges, 7)), interval '1 h')
 FROM (SELECT run_id, item FROM runner.pending d WHERE next_nudge <= clock_timestamp()
         AND NOT (kind = 'model' AND EXISTS (SELECT FROM runner.runs r JOIN runner.workers w ON w.name = r.claim_worker
-            WHERE r.run_id = d.run_id AND clock_timestamp() - w.beat <= interval '1.5 s'))
+            WHERE r.run_id = d.run_id AND w.beat >= clock_timestamp() - interval '1.5 s'))
       ORDER BY next_nudge LIMIT $1 FOR UPDATE SKIP LOCKED) due
 WHERE p.run_id = due.run_id AND p.item = due.item
 RETURNING p.run_id, p.namespace, p.item, p.nudges, p.since`
