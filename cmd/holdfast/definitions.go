@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-run/holdfast/internal/catalog"
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -54,7 +52,7 @@ func (d runDefinitions) CurrentDigest(ctx context.Context, namespace, kind, name
 
 // usable marks the errors that no repetition cures.
 func usable[T any](v T, err error) (T, error) {
-	if errors.Is(err, catalog.ErrNotFound) || errors.Is(err, catalog.ErrDamaged) {
+	if hopeless(err) {
 		err = fmt.Errorf("%w: %w", runner.ErrDefinition, err)
 	}
 	return v, err
@@ -68,7 +66,7 @@ var _ tools.Definitions = toolDefinitions{}
 // Tool implements tools.Definitions.
 func (d toolDefinitions) Tool(ctx context.Context, namespace string, digest events.Digest) (*spec.Tool, error) {
 	t, err := d.catalog.Tool(ctx, namespace, digest)
-	if errors.Is(err, catalog.ErrNotFound) || errors.Is(err, catalog.ErrDamaged) {
+	if hopeless(err) {
 		err = fmt.Errorf("%w: %w", tools.ErrNoDefinition, err)
 	}
 	return t, err
@@ -100,30 +98,7 @@ func (d startDefinitions) Target(ctx context.Context, namespace, kind, name stri
 		}
 		schema = f.Input
 	}
-	return trigger.Target{
-		Ref: events.Ref{Kind: kind, Name: name, Digest: v.Digest},
-		Validate: func(input json.RawMessage) []trigger.Place {
-			if schema == nil {
-				return nil
-			}
-			var places []trigger.Place
-			for _, v := range schema.Validate(input) {
-				places = append(places, trigger.Place{Path: "input" + trimRoot(v.Path), Message: v.Message})
-			}
-			return places
-		},
-	}, nil
-}
-
-// trimRoot takes the "$" off a path: "$.shop" becomes ".shop".
-func trimRoot(path string) string {
-	if len(path) > 0 && path[0] == '$' {
-		return path[1:]
-	}
-	if path == "" || path[0] == '[' || path[0] == '.' {
-		return path
-	}
-	return "." + path
+	return trigger.TargetOf(events.Ref{Kind: kind, Name: name, Digest: v.Digest}, schema), nil
 }
 
 // Webhook implements trigger.Definitions.
@@ -136,12 +111,7 @@ func (d startDefinitions) Webhook(ctx context.Context, namespace, name string) (
 	if err != nil {
 		return trigger.Webhook{}, notDefined(err)
 	}
-	kind, target := targetOf(w.Agent, w.Flow)
-	return trigger.Webhook{
-		Namespace: namespace, Name: name, Digest: v.Digest, Provider: w.Provider, Secrets: w.Secrets,
-		Check: trigger.Check{Tolerance: time.Duration(w.Tolerance)},
-		Kind:  kind, Target: target, Input: w.Input, Labels: w.Labels, Dedupe: w.Dedupe, Paused: w.Paused,
-	}, nil
+	return trigger.WebhookOf(namespace, name, v.Digest, w), nil
 }
 
 // Schedule implements trigger.Definitions.
@@ -172,25 +142,16 @@ func (d startDefinitions) Schedules(ctx context.Context, namespace string) ([]tr
 }
 
 func (d startDefinitions) schedule(ctx context.Context, v catalog.Version) (trigger.Schedule, error) {
-	out := trigger.Schedule{Namespace: v.Namespace, Name: v.Name, Digest: v.Digest}
 	s, err := d.catalog.Schedule(ctx, v.Namespace, v.Digest)
-	if errors.Is(err, catalog.ErrNotFound) || errors.Is(err, catalog.ErrDamaged) {
-		out.Broken = err
-		return out, nil
+	if err != nil && !hopeless(err) {
+		return trigger.Schedule{}, err
 	}
-	if err != nil {
-		return out, err
-	}
-	out.Cron, out.TimeZone, out.Input, out.Paused = s.Cron, s.TimeZone, s.Input, s.Paused
-	out.Kind, out.Target = targetOf(s.Agent, s.Flow)
-	return out, nil
+	return trigger.ScheduleOf(v.Namespace, v.Name, v.Digest, s, err), nil
 }
 
-func targetOf(agent, flow string) (kind, name string) {
-	if flow != "" {
-		return events.KindFlow, flow
-	}
-	return events.KindAgent, agent
+// hopeless reports whether trying again to read a definition cannot help.
+func hopeless(err error) bool {
+	return errors.Is(err, catalog.ErrNotFound) || errors.Is(err, catalog.ErrCorrupt)
 }
 
 // notDefined says in the service's words what the catalog said.
@@ -198,7 +159,7 @@ func notDefined(err error) error {
 	switch {
 	case errors.Is(err, catalog.ErrNotFound):
 		return fmt.Errorf("%w: %w", trigger.ErrNotFound, err)
-	case errors.Is(err, catalog.ErrDamaged):
+	case errors.Is(err, catalog.ErrCorrupt):
 		return fmt.Errorf("%w: %w", trigger.ErrMisconfigured, err)
 	}
 	return err

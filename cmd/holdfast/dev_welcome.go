@@ -85,7 +85,16 @@ func (w welcome) webhook(ctx context.Context, api *client.Client, b *strings.Bui
 	if err != nil {
 		return
 	}
-	body := quote(sampleBody(r.Body))
+	var target json.RawMessage
+	for kind, name := range map[string]string{"agent": hook.Agent, "flow": hook.Flow} {
+		if name == "" {
+			continue
+		}
+		if t, err := api.Resource(ctx, kind, name); err == nil {
+			target = t.Body
+		}
+	}
+	body := quote(sampleBody(r.Body, target))
 	url := w.server + "/hooks/" + r.Name
 	secret := ""
 	if len(hook.Secrets) > 0 {
@@ -134,12 +143,14 @@ func first(ctx context.Context, api *client.Client, kind string) (client.Resourc
 // sampleInput fills the required members of a definition's input schema.
 func sampleInput(body json.RawMessage) json.RawMessage {
 	var doc struct {
-		Input json.RawMessage `json:"input"`
+		Spec struct {
+			Input json.RawMessage `json:"input"`
+		} `json:"spec"`
 	}
-	if json.Unmarshal(body, &doc) != nil || len(doc.Input) == 0 {
+	if json.Unmarshal(body, &doc) != nil || len(doc.Spec.Input) == 0 {
 		return json.RawMessage("{}")
 	}
-	return sample(doc.Input, "", 0)
+	return sample(doc.Spec.Input, "", 0)
 }
 
 // sample makes a value that a simple schema accepts; it is a suggestion to a
@@ -189,22 +200,35 @@ func sample(schema json.RawMessage, name string, depth int) json.RawMessage {
 	return b
 }
 
+// bodyPath is a template that takes one member of a webhook's body.
 var bodyPath = regexp.MustCompile(`\$\{body((?:\.[A-Za-z0-9_]+)+)\}`)
 
 // sampleBody makes a body that has every member that the webhook's templates
-// read.
-func sampleBody(definition json.RawMessage) string {
+// read. A member that becomes an input of the target looks as the target's
+// schema wants it.
+func sampleBody(definition, target json.RawMessage) string {
+	var hook struct {
+		Spec struct {
+			Input json.RawMessage `json:"input"`
+		} `json:"spec"`
+	}
+	var inputs map[string]string
+	if json.Unmarshal(definition, &hook) == nil {
+		_ = json.Unmarshal(hook.Spec.Input, &inputs) // another shape: names stand for values
+	}
+	var wanted map[string]any
+	_ = json.Unmarshal(sampleInput(target), &wanted)
+	fits := map[string]any{}
+	for name, template := range inputs {
+		if m := bodyPath.FindStringSubmatch(template); m != nil && m[0] == template && wanted[name] != nil {
+			fits[m[1]] = wanted[name]
+		}
+	}
 	root := map[string]any{}
 	for _, m := range bodyPath.FindAllStringSubmatch(string(definition), -1) {
 		at := root
 		names := strings.Split(strings.TrimPrefix(m[1], "."), ".")
-		for i, name := range names {
-			if i == len(names)-1 {
-				if _, has := at[name]; !has {
-					at[name] = name
-				}
-				break
-			}
+		for _, name := range names[:len(names)-1] {
 			next, ok := at[name].(map[string]any)
 			if !ok {
 				next = map[string]any{}
@@ -212,8 +236,14 @@ func sampleBody(definition json.RawMessage) string {
 			}
 			at = next
 		}
+		last := names[len(names)-1]
+		if fit, ok := fits[m[1]]; ok {
+			at[last] = fit
+		} else if _, has := at[last]; !has {
+			at[last] = last
+		}
 	}
-	b, _ := json.Marshal(root) // strings in maps
+	b, _ := json.Marshal(root) // plain values in maps
 	return string(b)
 }
 
