@@ -109,6 +109,7 @@ func New(c Config) *Door {
 	hc.CreateHooks = nil // no $schema links in bodies
 	hc.OpenAPIPath, hc.DocsPath, hc.SchemasPath = "", "", ""
 	hc.RejectUnknownQueryParameters = true
+	hc.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	hc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"bearer": {Type: "http", Scheme: "bearer", Description: "a token of holdfast tokens create"},
 	}

@@ -319,6 +319,40 @@ func TestRegister_WithoutARoleDoesNotStart(t *testing.T) {
 	d.Raw("GET /x", 0, http.NotFoundHandler())
 }
 
+// Problem has the name of the door's own.
+type Problem struct {
+	Shop string `json:"shop"`
+}
+
+func TestOpenAPI_TypesOfOneNameAreTwoSchemas(t *testing.T) {
+	t.Parallel()
+	d, _ := rig(t, nil)
+	door.Register(d, huma.Operation{Method: "GET", Path: "/v1/problem"}, authn.Viewer,
+		func(context.Context, *struct{}) (*struct{ Body Problem }, error) { return nil, nil })
+	_, _, raw := call(t, d, "GET", "/openapi.json", "", "")
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]any `json:"properties"`
+			} `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal([]byte(raw), &doc); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, s := range doc.Components.Schemas {
+		for _, p := range []string{"shop", "code"} {
+			if _, ok := s.Properties[p]; ok {
+				found[p] = true
+			}
+		}
+	}
+	if !found["shop"] || !found["code"] {
+		t.Errorf("a schema is missing: %s", raw)
+	}
+}
+
 func TestCursor_RoundTripAndGarbage(t *testing.T) {
 	t.Parallel()
 	type at struct{ ID string }
