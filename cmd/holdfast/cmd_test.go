@@ -17,6 +17,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// TestMain makes the test binary the command when it is called by its name, so
+// that tests run real processes without a build of their own.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"holdfast": func() { os.Exit(run(os.Args[1:])) },
