@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/pgdev"
 	"github.com/holdfast-run/holdfast/internal/scriptmodel"
 )
@@ -94,12 +93,10 @@ func night(ctx context.Context, c Config, dir string) (ok bool, err error) {
 	if err := services.start(ctx, s.sup); err != nil {
 		return false, err
 	}
-	pool, err := pg.Open(ctx, pg.Config{URL: database.URL(), Role: "holdfast_console", MaxConns: 6, AppName: "holdfast-demo"})
-	if err != nil {
-		return false, err
+	if s.truth, err = openTruth(ctx, database.URL()); err != nil {
+		return false, fmt.Errorf("read the views: %w", err)
 	}
-	defer pool.Close()
-	s.truth = truth{pool: pool}
+	defer s.truth.pool.Close()
 	s.gate = newGate(s.ownerOf)
 	if err := s.openDoors(ctx, c, services, w); err != nil {
 		return false, err

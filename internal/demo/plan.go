@@ -25,8 +25,7 @@ type plan struct {
 	// ToolsShop is the shop, one that does not honour the key, whose price was
 	// just changed when the tools process that did it is killed.
 	ToolsShop string
-	// ReplayShop honours the key; a second tools process dies at the same moment
-	// there. Empty for none.
+	// ReplayShop is one that honours the key; the same happens there.
 	ReplayShop string
 	// Order is the order of the incidents after the runner's death.
 	Order []string

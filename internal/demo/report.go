@@ -158,6 +158,7 @@ func (r *report) checkDuplicates(f facts) {
 	}
 	r.expect("second effects of a business key", f.Tally.Duplicates == 0, "none", got)
 	r.expect("prices changed", f.Approved > 0 && f.Tally.Keys == f.Approved, fmt.Sprintf("each of the %d approved, at least 1", f.Approved), fmt.Sprint(f.Tally.Keys))
+	r.expect("repeats that the other side recognised by their key", f.Tally.Replayed > 0, "at least 1", fmt.Sprint(f.Tally.Replayed))
 	r.equal("arrivals without an idempotency key", 0, f.Tally.Keyless)
 	r.equal("arrivals that the pricing API refused", 0, f.Tally.Refused)
 }
@@ -198,7 +199,7 @@ func (r *report) checkDeaths(f facts) {
 		r.expect("kill -9 of "+role, killed[role] > 0, "at least 1", fmt.Sprint(killed[role]))
 	}
 	r.expect("SIGTERM of a service", stopped > 0, "at least 1", fmt.Sprint(stopped))
-	r.expect("kills between the other side's commit and its record", f.ToolsKilled > 0, "at least 1", fmt.Sprint(f.ToolsKilled))
+	r.expect("kills between the other side's commit and its record", f.ToolsKilled == 2, "2", fmt.Sprint(f.ToolsKilled))
 }
 
 func (r *report) checkJournal(f facts) {

@@ -10,7 +10,7 @@ import (
 func goodNight() facts {
 	at := time.Date(2026, 11, 29, 2, 0, 0, 0, time.UTC)
 	f := facts{
-		Seed: 1, Scripted: true, Model: "scripted", Took: 30 * time.Second, Expected: 32, ToolsKilled: 1, Approved: 29,
+		Seed: 1, Scripted: true, Model: "scripted", Took: 30 * time.Second, Expected: 32, ToolsKilled: 2, Approved: 29,
 		Tally:     tally{Arrivals: 30, Effects: 29, Keys: 29, Replayed: 1, byKey: map[string]*keyTally{"n/shop-20/p": {Effects: 1}}},
 		Doubts:    []doubtFact{{ApprovalID: "a", Business: "n/shop-20/p", Decision: "happened", By: "maria"}},
 		Focus:     focusFact{RunID: "r17", SeqAtKill: 4, FirstSeq: 5, WorkerBefore: "w1", WorkerAfter: "w2", Requests: 4, Answers: 3, InFlight: 1},
@@ -102,6 +102,7 @@ func TestJudge_Finds(t *testing.T) {
 		"no trigger killed":                  {func(f *facts) { f.Deaths[2].Role = "x" }, "kill -9 of trigger"},
 		"no NATS killed":                     {func(f *facts) { f.Deaths[4].Signal = "SIGTERM"; f.Deaths[4].Exit = "exit status 0" }, "kill -9 of nats"},
 		"no deploy":                          {func(f *facts) { f.Deaths = f.Deaths[:5] }, "SIGTERM of a service"},
+		"nothing was repeated":               {func(f *facts) { f.Tally.Replayed = 0 }, "recognised by their key"},
 		"the tools kill missed":              {func(f *facts) { f.ToolsKilled = 0 }, "between the other side's commit"},
 		"child 17 lost a number":             {func(f *facts) { f.Focus.FirstSeq = 6 }, "child 17: first seq"},
 		"child 17 was not hit":               {func(f *facts) { f.Focus = focusFact{} }, "child 17: first seq"},

@@ -298,53 +298,63 @@ func (s *scene) natsDies(ctx context.Context) {
 	s.landed(ctx)
 }
 
-// toolsDie kills the tools process whose price change the other side has just
-// committed and not answered, at a shop that does not honour the key. Nothing
-// else is being written at that moment, so this is the night's one doubt.
+// toolsDie kills a tools process twice, each time one whose price change the
+// other side has just committed and not answered. First at a shop that honours
+// the key: the call is repeated and the other side recognises it. Then at one
+// that does not: the night's one doubt. Nothing else is being written meanwhile.
 func (s *scene) toolsDie(ctx context.Context) {
 	blind, honest := s.plan.ToolsShop, s.plan.ReplayShop
 	for deadline := time.Now().Add(12 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		if _, shops := s.desk.waits(); shops[blind] {
+		if _, shops := s.desk.waits(); shops[blind] && shops[honest] {
 			break
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			s.deviate("%s proposed no price within 12 s", blind)
+			s.deviate("%s and %s did not both propose a price within 12 s", honest, blind)
 			return
 		}
 		s.desk.release(ctx, 1) // make room in the flow's window
 	}
 	s.landed(ctx)
-	trapped := s.trap.set(blind, honest)
+	s.toolsDieAt(ctx, honest, s.repeated)
+	s.toolsDieAt(ctx, blind, s.doubtSettled)
+}
+
+// toolsDieAt approves the price of a shop, kills the process that writes it
+// after the other side's commit, waits for what must follow and restarts it.
+func (s *scene) toolsDieAt(ctx context.Context, shop string, follows func(context.Context)) {
+	trapped := s.trap.set(shop)
 	defer s.trap.release()
-	s.desk.releaseShop(ctx, blind)
-	both := s.desk.releaseShop(ctx, honest)
-	held := map[string]caught{}
-	timeout := time.After(10 * time.Second)
-	for held[blind].gone == nil || both && held[honest].gone == nil {
-		select {
-		case c := <-trapped:
-			held[c.arrival.Shop] = c
-		case <-timeout:
-			if held[blind].gone == nil {
-				s.deviate("the approved price of %s did not reach the pricing API within 10 s", blind)
-				return
-			}
-			both = false
-		case <-ctx.Done():
-			return
-		}
+	s.desk.releaseShop(ctx, shop)
+	var held caught
+	select {
+	case held = <-trapped:
+	case <-time.After(10 * time.Second):
+		s.deviate("the approved price of %s did not reach the pricing API within 10 s", shop)
+		return
+	case <-ctx.Done():
+		return
 	}
-	name := s.killWriter(ctx, blind, held[blind])
+	name := s.killWriter(ctx, shop, held)
 	s.trap.release()
 	if name == "" {
-		s.deviate("no tools process was writing to %s", blind)
+		s.deviate("no tools process was writing to %s", shop)
 		return
 	}
 	s.toolsKills++
-	s.p.say("kill -9 %s: %s had changed the price and not answered", name, blind)
-	s.doubtSettled(ctx)
+	s.p.say("kill -9 %s: %s had changed the price and not answered", name, shop)
+	follows(ctx)
 	if err := s.sup.restart(ctx, name); err != nil {
 		s.deviate("%v", err)
+	}
+}
+
+// repeated waits until the other side has recognised a repeat, at most 8 s.
+func (s *scene) repeated(ctx context.Context) {
+	for deadline := time.Now().Add(8 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		if t, err := readTally(s.prices); err == nil && t.Replayed > 0 {
+			s.p.say("it was sent again under the same key, and the shop recognised it")
+			return
+		}
 	}
 }
 

@@ -37,8 +37,8 @@ func nightScript(r scriptmodel.Request) (scriptmodel.Answer, error) {
 	} else {
 		a, err = checkShop(r)
 	}
-	// About two bytes a token: the prompt is prices, which split badly.
-	a.Usage = scriptmodel.Usage{InputTokens: int64(len(r.Raw) / 2), OutputTokens: 260}
+	// Two and a half bytes a token: the prompt is prices, which split badly.
+	a.Usage = scriptmodel.Usage{InputTokens: int64(len(r.Raw) * 2 / 5), OutputTokens: 260}
 	return a, err
 }
 

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/config"
 )
 
@@ -30,7 +30,7 @@ type services struct {
 var replicas = map[string]int{"runner": 2, "tools": 2}
 
 func newServices(c Config, database config.Secret, dir string, w *world) (*services, error) {
-	s := &services{binary: c.Binary, database: database, token: authn.NewToken()}
+	s := &services{binary: c.Binary, database: database, token: "hf_" + rand.Text()}
 	key := c.APIKey
 	s.env = append(baseEnv(),
 		"HOLDFAST_DATABASE_URL="+database.Reveal(),

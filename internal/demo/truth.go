@@ -8,10 +8,27 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-run/holdfast/internal/config"
 )
 
 // truth reads the services' read-only views, with the console's role.
 type truth struct{ pool *pgxpool.Pool }
+
+// openTruth connects as the console does: its role sees every view.
+func openTruth(ctx context.Context, url config.Secret) (truth, error) {
+	c, err := pgxpool.ParseConfig(url.Reveal())
+	if err != nil {
+		return truth{}, err
+	}
+	c.ConnConfig.User, c.MaxConns = "holdfast_console", 6
+	c.ConnConfig.RuntimeParams["application_name"] = "holdfast-demo"
+	pool, err := pgxpool.NewWithConfig(ctx, c)
+	if err != nil {
+		return truth{}, err
+	}
+	return truth{pool: pool}, pool.Ping(ctx)
+}
 
 // claimed is one run that a worker has claimed.
 type claimed struct {
@@ -115,7 +132,7 @@ func (t truth) budget(ctx context.Context, pool string) (ceiling, used int64, al
 
 const queryPausedForBudget = `
 SELECT DISTINCT run_id FROM runner.v_events
-WHERE kind = 'paused' AND data->>'by' = 'budget' AND data->>'pool' = $1 ORDER BY run_id LIMIT 1000`
+WHERE kind = 'paused' AND data->>'by' = 'budget' AND data->>'pool' = 'pool:' || $1 ORDER BY run_id LIMIT 1000`
 
 // pausedFor lists the runs that a pool's ceiling ever stopped.
 func (t truth) pausedFor(ctx context.Context, pool string) ([]string, error) {
