@@ -120,8 +120,8 @@ func showEffect(k *kong.Context, e client.Effect) error {
 	}
 	if err := details(k.Stdout,
 		"effect", e.EffectID, "tool", e.Tool, "state", e.State, "key", e.Key, "epoch", fmt.Sprint(e.Epoch),
-		"in doubt", e.InDoubt, "run", string(e.RunID), "call", string(e.CallID), "worker", e.Worker,
-		"begun", stamp(e.CreatedAt), "acted", stamp(e.ActedAt), "updated", stamp(e.UpdatedAt),
+		"in doubt", e.InDoubt, "settled by", e.SettledBy, "run", string(e.RunID), "call", string(e.CallID), "worker", e.Worker,
+		"attempts", fmt.Sprint(e.Attempts), "begun", stamp(e.CreatedAt), "acted", stamp(e.ActedAt), "updated", stamp(e.UpdatedAt),
 		"arguments", pretty(e.Args), "result", pretty(e.Result), "error", failed, "receipts", pretty(e.Receipts),
 	); err != nil || e.State != events.CallUnknown {
 		return err

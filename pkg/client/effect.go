@@ -23,13 +23,16 @@ type Effect struct {
 	Args       json.RawMessage `json:"args,omitempty"`
 	Result     json.RawMessage `json:"result,omitempty"`
 	Error      *events.Problem `json:"error,omitempty"`
-	InDoubt    string          `json:"in_doubt,omitempty"` // the policy: retry, ask, fail
+	InDoubt    string          `json:"in_doubt,omitempty"` // ask: a person is asked; fail: nobody is
+	SettledBy  string          `json:"settled_by,omitempty"`
 	Worker     string          `json:"worker,omitempty"`
 	LeaseUntil time.Time       `json:"lease_until,omitzero"`
+	Attempts   int             `json:"attempts"`
+	NextTry    time.Time       `json:"next_attempt_at,omitzero"`
 	CreatedAt  time.Time       `json:"created_at,omitzero"`
 	UpdatedAt  time.Time       `json:"updated_at,omitzero"`
 	ActedAt    time.Time       `json:"acted_at,omitzero"`
-	Receipts   json.RawMessage `json:"receipts,omitempty"`
+	Receipts   json.RawMessage `json:"receipts,omitempty"` // not in lists
 }
 
 // EffectFilter narrows a list of effects. Empty fields do not narrow.
