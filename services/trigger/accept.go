@@ -48,7 +48,9 @@ func (s *Service) Accept(ctx context.Context, st Start) (Accepted, error) {
 
 // prepare resolves and checks a start. It writes nothing.
 func (s *Service) prepare(ctx context.Context, st Start) (Delivery, error) {
-	target, err := s.definitions.Target(ctx, st.Namespace, st.Kind, st.Name)
+	target, err := defined(st.Namespace, st.Name, func() (Target, error) {
+		return s.definitions.Target(ctx, st.Namespace, st.Kind, st.Name)
+	})
 	if errors.Is(err, ErrNotFound) {
 		return Delivery{}, Refuse(CodeUnknownTarget, "there is no %s %q in the namespace %s; apply it first", st.Kind, st.Name, st.Namespace)
 	}

@@ -16,10 +16,30 @@ import (
 // is seen in time. No replica is told; each looks.
 const longestNap = time.Second
 
+// sickFor is how long a schedule that could not be decided is left alone, so that
+// it keeps no other from firing.
+const sickFor = 5 * time.Second
+
+// sick are the schedules that are left alone, and until when.
+type sick map[HandName]time.Time
+
+func (s sick) names(now time.Time) []HandName {
+	var names []HandName
+	for name, until := range s {
+		if now.After(until) {
+			delete(s, name)
+			continue
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
 // keepTime fires schedules until ctx ends. Any number of replicas may do it: a
 // due hand is locked by the one that takes it, and the fire's row admits one.
 func (s *Service) keepTime(ctx context.Context) {
 	var nextSync time.Time
+	ill := sick{}
 	for ctx.Err() == nil {
 		if now := time.Now(); !now.Before(nextSync) {
 			nextSync = now.Add(s.cfg.SyncEvery)
@@ -30,7 +50,7 @@ func (s *Service) keepTime(ctx context.Context) {
 				s.log.WarnContext(ctx, "looking for held deliveries failed", telemetry.KeyErr, err)
 			}
 		}
-		nap, err := s.tick(ctx)
+		nap, err := s.tick(ctx, ill)
 		if err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "firing schedules failed", telemetry.KeyErr, err)
 		}
@@ -46,13 +66,23 @@ func (s *Service) keepTime(ctx context.Context) {
 }
 
 // tick fires everything that is due and returns how long nothing more is.
-func (s *Service) tick(ctx context.Context) (nap time.Duration, err error) {
-	for {
-		var tock Tock
-		fired, err := s.store.Tick(ctx, func(ctx context.Context, h Hand, now time.Time) (_ Tock, err error) {
-			tock, err = s.decideTick(ctx, h, now)
-			return tock, err
+func (s *Service) tick(ctx context.Context, ill sick) (nap time.Duration, err error) {
+	for ctx.Err() == nil {
+		var (
+			tock    Tock
+			name    HandName
+			decided error
+		)
+		fired, err := s.store.Tick(ctx, ill.names(time.Now()), func(ctx context.Context, h Hand, now time.Time) (Tock, error) {
+			name = HandName{h.Namespace, h.Name}
+			tock, decided = s.decideTick(ctx, h, now)
+			return tock, decided
 		})
+		if decided != nil {
+			ill[name] = time.Now().Add(sickFor)
+			s.log.WarnContext(ctx, "schedule could not be decided", telemetry.KeyNamespace, name.Namespace, "schedule", name.Name, telemetry.KeyErr, decided)
+			continue
+		}
 		if err != nil {
 			return longestNap, err
 		}
@@ -69,7 +99,7 @@ func (s *Service) tick(ctx context.Context) (nap time.Duration, err error) {
 		}
 		s.relay.Kick()
 	}
-	wait, ok, err := s.store.UntilDue(ctx)
+	wait, ok, err := s.store.UntilDue(ctx, ill.names(time.Now()))
 	if err != nil || !ok {
 		return longestNap, err
 	}

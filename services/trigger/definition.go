@@ -22,6 +22,16 @@ type Definitions interface {
 	Schedules(ctx context.Context, namespace string) ([]Schedule, error)
 }
 
+// defined asks for a definition by a name that somebody sent. What cannot be a
+// name is not found, and never reaches a query.
+func defined[T any](namespace, name string, ask func() (T, error)) (T, error) {
+	if !spec.ValidName(namespace) || !spec.ValidName(name) {
+		var none T
+		return none, ErrNotFound
+	}
+	return ask()
+}
+
 // Target is one version of an agent or flow.
 type Target struct {
 	Ref events.Ref

@@ -2,93 +2,89 @@ package trigger_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
+	"github.com/holdfast-run/holdfast/internal/catalog"
+	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
-// definitions reads the catalog's views, as the service's role.
-type definitions struct{ pool *pgxpool.Pool }
+// definitions reads the catalog as the service's role.
+type definitions struct{ catalog *catalog.Catalog }
 
 var _ trigger.Definitions = definitions{}
 
-const currentVersions = `
-SELECT c.namespace, c.name, c.digest, v.body::text
-FROM catalog.v_current c JOIN catalog.v_versions v USING (namespace, kind, name, digest)
-WHERE c.kind = $1 AND ($2 = '' OR c.namespace = $2) AND ($3 = '' OR c.name = $3)
-ORDER BY c.namespace, c.name`
-
-type version struct{ Namespace, Name, Digest, Body string }
-
-func (d definitions) versions(ctx context.Context, kind, namespace, name string) ([]version, error) {
-	rows, err := d.pool.Query(ctx, currentVersions, kind, namespace, name)
-	if err != nil {
-		return nil, err
+func (d definitions) current(ctx context.Context, namespace, kind, name string) (catalog.Version, error) {
+	v, err := d.catalog.Current(ctx, namespace, kind, name)
+	if errors.Is(err, catalog.ErrNotFound) {
+		return v, fmt.Errorf("%w: %w", trigger.ErrNotFound, err)
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[version])
-}
-
-func (d definitions) document(ctx context.Context, kind, namespace, name string) (version, *spec.Document, error) {
-	if !spec.ValidName(name) || !spec.ValidName(namespace) {
-		return version{}, nil, trigger.ErrNotFound
-	}
-	list, err := d.versions(ctx, kind, namespace, name)
-	if err != nil {
-		return version{}, nil, err
-	}
-	if len(list) == 0 {
-		return version{}, nil, trigger.ErrNotFound
-	}
-	doc, err := spec.Decode(json.RawMessage(list[0].Body))
-	return list[0], doc, err
+	return v, err
 }
 
 func (d definitions) Target(ctx context.Context, namespace, kind, name string) (trigger.Target, error) {
-	v, doc, err := d.document(ctx, kind, namespace, name)
+	v, err := d.current(ctx, namespace, kind, name)
 	if err != nil {
 		return trigger.Target{}, err
 	}
-	ref := events.Ref{Kind: kind, Name: name, Digest: events.Digest(v.Digest)}
-	if doc.Flow != nil {
-		return trigger.TargetOf(ref, doc.Flow.Input), nil
+	ref := events.Ref{Kind: kind, Name: name, Digest: v.Digest}
+	if kind == events.KindFlow {
+		f, err := d.catalog.Flow(ctx, namespace, v.Digest)
+		if err != nil {
+			return trigger.Target{}, err
+		}
+		return trigger.TargetOf(ref, f.Input), nil
 	}
-	return trigger.TargetOf(ref, doc.Agent.Input), nil
+	a, err := d.catalog.Agent(ctx, namespace, v.Digest)
+	if err != nil {
+		return trigger.Target{}, err
+	}
+	return trigger.TargetOf(ref, a.Input), nil
 }
 
 func (d definitions) Webhook(ctx context.Context, namespace, name string) (trigger.Webhook, error) {
-	v, doc, err := d.document(ctx, spec.KindWebhook, namespace, name)
+	v, err := d.current(ctx, namespace, spec.KindWebhook, name)
 	if err != nil {
 		return trigger.Webhook{}, err
 	}
-	return trigger.WebhookOf(namespace, name, events.Digest(v.Digest), doc.Webhook), nil
+	w, err := d.catalog.Webhook(ctx, namespace, v.Digest)
+	if err != nil {
+		return trigger.Webhook{}, err
+	}
+	return trigger.WebhookOf(namespace, name, v.Digest, w), nil
 }
 
 func (d definitions) Schedule(ctx context.Context, namespace, name string) (trigger.Schedule, error) {
-	v, doc, err := d.document(ctx, spec.KindSchedule, namespace, name)
-	if errors.Is(err, trigger.ErrNotFound) || v.Name == "" && err != nil {
+	v, err := d.current(ctx, namespace, spec.KindSchedule, name)
+	if err != nil {
 		return trigger.Schedule{}, err
 	}
-	if err != nil {
-		return trigger.ScheduleOf(namespace, name, events.Digest(v.Digest), nil, err), nil
-	}
-	return trigger.ScheduleOf(namespace, name, events.Digest(v.Digest), doc.Schedule, nil), nil
+	return d.schedule(ctx, v)
 }
 
 func (d definitions) Schedules(ctx context.Context, namespace string) ([]trigger.Schedule, error) {
-	list, err := d.versions(ctx, spec.KindSchedule, namespace, "")
+	versions, err := d.catalog.List(ctx, namespace, spec.KindSchedule)
 	if err != nil {
 		return nil, err
 	}
-	var schedules []trigger.Schedule
-	for _, v := range list {
-		x, err := spec.DecodeSchedule(json.RawMessage(v.Body))
-		schedules = append(schedules, trigger.ScheduleOf(v.Namespace, v.Name, events.Digest(v.Digest), x, err))
+	var all []trigger.Schedule
+	for _, v := range versions {
+		s, err := d.schedule(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
 	}
-	return schedules, nil
+	return all, nil
+}
+
+func (d definitions) schedule(ctx context.Context, v catalog.Version) (trigger.Schedule, error) {
+	x, err := d.catalog.Schedule(ctx, v.Namespace, v.Digest)
+	if pg.Transient(err) {
+		return trigger.Schedule{}, err
+	}
+	return trigger.ScheduleOf(v.Namespace, v.Name, v.Digest, x, err), nil
 }

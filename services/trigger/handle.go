@@ -24,7 +24,7 @@ type HookAnswer struct {
 // good. Refusals carry the code; a bad signature is a Refusal that wraps
 // ErrSignature or ErrStale.
 func (s *Service) Webhook(ctx context.Context, namespace, name string, r Request) (HookAnswer, error) {
-	def, err := s.definitions.Webhook(ctx, namespace, name)
+	def, err := defined(namespace, name, func() (Webhook, error) { return s.definitions.Webhook(ctx, namespace, name) })
 	if errors.Is(err, ErrNotFound) {
 		return HookAnswer{}, Refuse(CodeUnknownWebhook, "there is no webhook %q in the namespace %s", name, namespace)
 	}

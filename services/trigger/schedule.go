@@ -48,7 +48,7 @@ func (s *Service) Schedule(ctx context.Context, namespace, name string) (Schedul
 }
 
 func (s *Service) scheduleByName(ctx context.Context, namespace, name string) (Schedule, error) {
-	def, err := s.definitions.Schedule(ctx, namespace, name)
+	def, err := defined(namespace, name, func() (Schedule, error) { return s.definitions.Schedule(ctx, namespace, name) })
 	if errors.Is(err, ErrNotFound) {
 		return Schedule{}, Refuse(CodeUnknownSched, "there is no schedule %q in the namespace %s", name, namespace)
 	}

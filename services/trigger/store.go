@@ -37,16 +37,20 @@ type Hands interface {
 	// SetHand stores next unless somebody changed the hand since have was read.
 	// have is nil for a schedule without a hand, next for one that is gone.
 	SetHand(ctx context.Context, have, next *Hand) error
-	// Tick takes one hand that is due and that no other replica holds, lets
-	// decide say what it fires, and commits that. fired is false when none is
-	// due. decide gets the database's time.
-	Tick(ctx context.Context, decide func(ctx context.Context, h Hand, now time.Time) (Tock, error)) (fired bool, err error)
-	// UntilDue is how long until the next hand is due; ok is false when there is
-	// none.
-	UntilDue(ctx context.Context) (wait time.Duration, ok bool, err error)
+	// Tick takes one hand that is due, that no other replica holds and that is not
+	// among but, lets decide say what it fires, and commits that. fired is false
+	// when none is due. decide gets the database's time; its error is returned
+	// and changes nothing.
+	Tick(ctx context.Context, but []HandName, decide func(ctx context.Context, h Hand, now time.Time) (Tock, error)) (fired bool, err error)
+	// UntilDue is how long until the next hand that is not among but is due; ok is
+	// false when there is none.
+	UntilDue(ctx context.Context, but []HandName) (wait time.Duration, ok bool, err error)
 	// LastFires returns the newest fire of each schedule of a namespace.
 	LastFires(ctx context.Context, namespace string) (map[string]PastFire, error)
 }
+
+// HandName names a schedule.
+type HandName struct{ Namespace, Name string }
 
 // Hand is when one schedule fires next.
 type Hand struct {

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/bustest"
+	"github.com/holdfast-run/holdfast/internal/catalog"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
@@ -174,7 +175,7 @@ func run(t *testing.T, pool *pgxpool.Pool, b *bus.Bus) *replica {
 	store := postgres.New(pool)
 	svc, err := trigger.New(trigger.Config{SyncEvery: 200 * time.Millisecond}, trigger.Parts{
 		Store:       store,
-		Definitions: definitions{pool},
+		Definitions: definitions{catalog.New(pool)},
 		Providers:   webhook.All(),
 		Planner:     cron.Planner{},
 		Relay:       store.Relay(b.Publish, bustest.Log(t)),

@@ -105,10 +105,19 @@ func (s *Store) SetHand(ctx context.Context, have, next *trigger.Hand) error {
 const takeDue = `
 SELECT ` + handColumns + `, clock_timestamp()
 FROM trigger.schedules
-WHERE next_at <= clock_timestamp()
+WHERE next_at <= clock_timestamp() AND NOT namespace || '/' || name = ANY ($1)
 ORDER BY next_at, namespace, name
 LIMIT 1
 FOR UPDATE SKIP LOCKED`
+
+// but is a list of names as the statements compare them; a name has no slash.
+func but(names []trigger.HandName) []string {
+	list := make([]string, len(names))
+	for i, n := range names {
+		list[i] = n.Namespace + "/" + n.Name
+	}
+	return list
+}
 
 const insertFire = `
 INSERT INTO trigger.fires (namespace, schedule, nominal, fold, due_at, digest, run_id, delivery_id)
@@ -117,9 +126,9 @@ ON CONFLICT DO NOTHING`
 
 // Tick implements trigger.Hands. The fire, its delivery and the moved hand are
 // one commit.
-func (s *Store) Tick(ctx context.Context, decide func(context.Context, trigger.Hand, time.Time) (trigger.Tock, error)) (fired bool, err error) {
+func (s *Store) Tick(ctx context.Context, not []trigger.HandName, decide func(context.Context, trigger.Hand, time.Time) (trigger.Tock, error)) (fired bool, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, takeDue)
+		rows, err := tx.Query(ctx, takeDue, but(not))
 		if err != nil {
 			return err
 		}
@@ -174,12 +183,12 @@ func insertFiring(ctx context.Context, tx pgx.Tx, h trigger.Hand, f trigger.Firi
 const untilDue = `
 SELECT extract(epoch FROM min(next_at) - clock_timestamp())::float8
 FROM trigger.schedules
-WHERE next_at IS NOT NULL`
+WHERE next_at IS NOT NULL AND NOT namespace || '/' || name = ANY ($1)`
 
 // UntilDue implements trigger.Hands.
-func (s *Store) UntilDue(ctx context.Context) (wait time.Duration, ok bool, err error) {
+func (s *Store) UntilDue(ctx context.Context, not []trigger.HandName) (wait time.Duration, ok bool, err error) {
 	var seconds *float64
-	if err := s.pool.QueryRow(ctx, untilDue).Scan(&seconds); err != nil {
+	if err := s.pool.QueryRow(ctx, untilDue, but(not)).Scan(&seconds); err != nil {
 		return 0, false, fmt.Errorf("look for the next due schedule: %w", err)
 	}
 	if seconds == nil {

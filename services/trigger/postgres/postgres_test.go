@@ -202,7 +202,7 @@ func TestTick_OneReplicaFiresOnce(t *testing.T) {
 		store := postgres.New(db.Open(t, role))
 		wg.Go(func() {
 			for range schedules {
-				if _, err := store.Tick(t.Context(), decide); err != nil {
+				if _, err := store.Tick(t.Context(), nil, decide); err != nil {
 					t.Error(err)
 				}
 			}
@@ -220,7 +220,7 @@ func TestTick_OneReplicaFiresOnce(t *testing.T) {
 	if n := count(t, db, "trigger.deliveries"); n != schedules {
 		t.Errorf("%d deliveries, want %d", n, schedules)
 	}
-	if wait, ok, err := first.UntilDue(t.Context()); err != nil || !ok || wait < 50*time.Minute || wait > time.Hour {
+	if wait, ok, err := first.UntilDue(t.Context(), nil); err != nil || !ok || wait < 50*time.Minute || wait > time.Hour {
 		t.Errorf("next due in %s, %v, %v; want about an hour", wait, ok, err)
 	}
 }
@@ -245,7 +245,7 @@ func TestTick_AFireIsARowForEver(t *testing.T) {
 		if err := store.SetHand(t.Context(), nil, hand("s", time.Now().Add(-time.Second))); err != nil {
 			t.Fatal(err)
 		}
-		if fired, err := store.Tick(t.Context(), decide); err != nil || !fired {
+		if fired, err := store.Tick(t.Context(), nil, decide); err != nil || !fired {
 			t.Fatalf("fired %v, %v", fired, err)
 		}
 	}
@@ -269,12 +269,36 @@ func TestTick_AnErrorFiresNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	fail := errors.New("no catalog")
-	if _, err := store.Tick(t.Context(), func(context.Context, trigger.Hand, time.Time) (trigger.Tock, error) { return trigger.Tock{}, fail }); !errors.Is(err, fail) {
+	if _, err := store.Tick(t.Context(), nil, func(context.Context, trigger.Hand, time.Time) (trigger.Tock, error) { return trigger.Tock{}, fail }); !errors.Is(err, fail) {
 		t.Fatalf("error %v, want %v", err, fail)
 	}
 	hands, _, err := store.Hands(t.Context(), "")
 	if err != nil || len(hands) != 1 || hands[0].Next == nil || hands[0].Version != 1 {
 		t.Errorf("hands %+v, %v; want the hand untouched", hands, err)
+	}
+}
+
+// A schedule that cannot be decided keeps no other from firing.
+func TestTick_LeavesOutWhatIsSick(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	store := postgres.New(db.Open(t, role))
+	if err := store.SetHand(t.Context(), nil, hand("sick", time.Now().Add(-time.Minute))); err != nil {
+		t.Fatal(err)
+	}
+	sick := []trigger.HandName{{Namespace: "default", Name: "sick"}}
+	none := func(context.Context, trigger.Hand, time.Time) (trigger.Tock, error) {
+		t.Error("a schedule that was left out is decided")
+		return trigger.Tock{}, nil
+	}
+	if fired, err := store.Tick(t.Context(), sick, none); err != nil || fired {
+		t.Errorf("fired %v, %v", fired, err)
+	}
+	if wait, ok, err := store.UntilDue(t.Context(), sick); err != nil || ok {
+		t.Errorf("due in %s, %v, %v; want nothing", wait, ok, err)
+	}
+	if wait, ok, err := store.UntilDue(t.Context(), nil); err != nil || !ok || wait > 0 {
+		t.Errorf("due in %s, %v, %v; want overdue", wait, ok, err)
 	}
 }
 
