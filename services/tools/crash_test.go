@@ -1,3 +1,5 @@
+//go:build !holdfast_broken_ledger
+
 package tools_test
 
 import (
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/failpoint"
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/tools"
 )
@@ -21,20 +25,6 @@ func (w *world) settled() {
 	w.until("a worker has been fresh for 2 s", func() bool {
 		return w.count(`SELECT count(*) FROM tools.workers WHERE fresh_since < clock_timestamp() - interval '2 s' AND beat > clock_timestamp() - interval '1 s'`) > 0
 	})
-}
-
-// killed sends c to a real process that dies at the failpoint, then starts a
-// survivor and lets the message come back.
-func (w *world) killed(c events.CallTool, point string) {
-	w.t.Helper()
-	p := w.fork(fmt.Sprintf("%s[%s]=kill", point, c.CallID))
-	w.send(c, "")
-	select {
-	case <-p.dead:
-	case <-time.After(20 * time.Second):
-		w.t.Fatalf("the worker did not die at %s\n%s", point, w.rows())
-	}
-	w.start()
 }
 
 // The other side has committed and nothing is recorded: where it honours the
@@ -308,6 +298,41 @@ func TestLate_OutcomeOfAnOldEpochIsAReceipt(t *testing.T) {
 	})
 	if state, epoch := w.effect(c); state != tools.EffectUnknown || epoch != 2 {
 		t.Errorf("the effect is %s in epoch %d, want unknown in 2", state, epoch)
+	}
+	w.wantEffects(c, 1)
+}
+
+// Postgres goes away during an act: the outcome is recorded when it is back,
+// nothing is repeated and nothing is in doubt.
+func TestPostgresAway_DuringTheAct(t *testing.T) {
+	t.Parallel()
+	srv := pgtest.NewServer(t)
+	pool, err := pg.Open(t.Context(), pg.Config{URL: srv.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	w := newWorldOn(t, &pgtest.DB{URL: srv.URL(), Pool: pool})
+	w.start()
+	w.start()
+	w.settled()
+	c := w.call("pay_slow", `{"n":13}`)
+	release := w.outside.hold(c)
+	w.send(c, "")
+	w.until("it acts", func() bool { return w.outside.requests(c) == 1 })
+	srv.Stop()
+	release()
+	back := time.Now().Add(4 * time.Second)
+	w.until("the message has come back in vain", func() bool { return time.Now().After(back) })
+	srv.Start()
+	if a := w.answer(c.CallID, events.CallSucceeded); a.Epoch != 1 {
+		t.Errorf("answer %+v", a)
+	}
+	w.idle()
+	for _, a := range w.answersOf(c.CallID) {
+		if a.Status != events.CallSucceeded {
+			t.Errorf("answer %+v", a)
+		}
 	}
 	w.wantEffects(c, 1)
 }

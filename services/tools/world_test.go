@@ -270,7 +270,12 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, db: pgtest.New(t), nats: bustest.NewServer(t), outside: newOutside(t), ids: map[string]int{}}
+	return newWorldOn(t, pgtest.New(t))
+}
+
+func newWorldOn(t *testing.T, db *pgtest.DB) *world {
+	t.Helper()
+	w := &world{t: t, db: db, nats: bustest.NewServer(t), outside: newOutside(t), ids: map[string]int{}}
 	w.bus = w.nats.Connect(t)
 	_, err := w.bus.Consume(t.Context(), bus.Consumption{
 		Stream: events.StreamRuns, Durable: events.ConsumerRunner, Workers: 8,
@@ -365,6 +370,20 @@ func (w *world) fork(failpoints string) forked {
 		}
 	})
 	return forked{cmd.Process, ended}
+}
+
+// killed sends c to a real process that dies at the failpoint, then starts a
+// survivor and lets the message come back.
+func (w *world) killed(c events.CallTool, point string) {
+	w.t.Helper()
+	p := w.fork(fmt.Sprintf("%s[%s]=kill", point, c.CallID))
+	w.send(c, "")
+	select {
+	case <-p.dead:
+	case <-time.After(20 * time.Second):
+		w.t.Fatalf("the worker did not die at %s\n%s", point, w.rows())
+	}
+	w.start()
 }
 
 // call makes a call of a new run; index tells calls of one run apart.

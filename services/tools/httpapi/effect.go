@@ -19,7 +19,7 @@ type Effect struct {
 	CallID      string          `json:"call_id"`
 	Args        json.RawMessage `json:"args"`
 	Result      json.RawMessage `json:"result,omitempty"`
-	Error       *Problem        `json:"error,omitempty"`
+	Error       *EffectError    `json:"error,omitempty"`
 	InDoubt     string          `json:"in_doubt,omitempty" enum:"ask,fail" doc:"ask: a person is asked; fail: nobody is"`
 	SettledBy   string          `json:"settled_by,omitempty" doc:"who said what became of it"`
 	Worker      string          `json:"worker,omitempty" doc:"who acts, or acted last"`
@@ -32,8 +32,8 @@ type Effect struct {
 	Receipts    json.RawMessage `json:"receipts,omitempty" doc:"what each attempt saw; only when one effect is shown"`
 }
 
-// Problem is why an effect is not known to have happened.
-type Problem struct {
+// EffectError is why an effect is not known to have happened.
+type EffectError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
@@ -46,7 +46,7 @@ func show(e tools.Effect) Effect {
 		CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt, ActedAt: e.ActedAt, Receipts: e.Receipts,
 	}
 	if e.Error != nil {
-		out.Error = &Problem{Code: e.Error.Code, Message: e.Error.Message}
+		out.Error = &EffectError{Code: e.Error.Code, Message: e.Error.Message}
 	}
 	return out
 }
