@@ -29,15 +29,7 @@ func (e EdgeSettings) upstreams() map[string]string {
 // addEdge adds the path proxy. It keeps no state and checks no token: each
 // service does, and the edge forwards what it was sent.
 func (p *process) addEdge(e EdgeSettings, addr string) error {
-	proxies := map[string]http.Handler{}
-	for name, text := range e.upstreams() {
-		u, err := url.Parse(text)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return usage(fmt.Errorf("--edge-%s-url: %q is not an http URL", name, text))
-		}
-		proxies[name] = p.proxy(name, u)
-	}
-	handler, err := join(emptyDoors(), func(service string) http.Handler { return proxies[service] })
+	handler, err := p.edgeHandler(e)
 	if err != nil {
 		return err
 	}
@@ -46,6 +38,18 @@ func (p *process) addEdge(e EdgeSettings, addr string) error {
 		return p.http, nil
 	})
 	return nil
+}
+
+func (p *process) edgeHandler(e EdgeSettings) (http.Handler, error) {
+	proxies := map[string]http.Handler{}
+	for name, text := range e.upstreams() {
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, usage(fmt.Errorf("--edge-%s-url: %q is not an http URL", name, text))
+		}
+		proxies[name] = p.proxy(name, u)
+	}
+	return join(emptyDoors(nil), func(service string) http.Handler { return proxies[service] })
 }
 
 func (p *process) proxy(service string, upstream *url.URL) http.Handler {

@@ -16,6 +16,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+//go:generate go test -run ^TestConfigDoc$ . -args -update
+
 // version is set by the linker.
 var version = ""
 

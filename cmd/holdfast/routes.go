@@ -22,10 +22,10 @@ var doorServices = []string{"trigger", "tools", "approvals", "console"}
 
 // emptyDoors returns each service's door without the service behind it: its
 // routes and its description. "serve edge" and tests read them.
-func emptyDoors() map[string]*door.Door {
+func emptyDoors(v authn.Verifier) map[string]*door.Door {
 	doors := map[string]*door.Door{}
 	for _, name := range doorServices {
-		doors[name] = door.New(door.Config{Title: name, Version: buildVersion()})
+		doors[name] = door.New(door.Config{Title: name, Version: buildVersion(), Verifier: v})
 	}
 	trigger.Register(doors["trigger"], nil)
 	tools.Register(doors["tools"], nil)
