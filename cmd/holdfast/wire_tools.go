@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/catalog"
 	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
@@ -14,6 +13,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/services/tools"
 	"github.com/holdfast-run/holdfast/services/tools/httpapi"
+	"github.com/holdfast-run/holdfast/services/tools/inbox"
 	"github.com/holdfast-run/holdfast/services/tools/kind"
 	"github.com/holdfast-run/holdfast/services/tools/postgres"
 )
@@ -45,18 +45,9 @@ func (p *process) addTools() {
 			Kinds:    kind.All(kind.Config{Egress: egress.New(out), LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}),
 			Bus:      p.bus,
 			Heart:    beat,
-			Consume: func(ctx context.Context, c tools.Consumption) (tools.Stopper, error) {
-				work := bus.Consumption{
-					Stream: c.Stream, Durable: c.Durable, Workers: c.Workers,
-					Handle: c.Handle, Hold: beat.Holding, Reject: c.Reject,
-				}
-				if c.Slots != nil {
-					work.Slots = c.Slots
-				}
-				return p.bus.Consume(ctx, work)
-			},
-			Kick: relay.Kick,
-			Log:  p.log.With(telemetry.KeyService, "tools"),
+			Consume:  inbox.Consume(p.bus, beat.Holding),
+			Kick:     relay.Kick,
+			Log:      p.log.With(telemetry.KeyService, "tools"),
 		})
 		if err != nil {
 			return nil, err

@@ -189,6 +189,8 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
+// TestServicesHaveTests demands that each folder of a service has tests, of its
+// own or of another folder of the service that imports it.
 func TestServicesHaveTests(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{}
@@ -197,14 +199,26 @@ func TestServicesHaveTests(t *testing.T) {
 		if !ok {
 			continue
 		}
+		isTest := strings.HasSuffix(s.path, "_test.go")
 		for _, dir := range []string{"services/" + service, s.dir} {
-			tested[dir] = tested[dir] || strings.HasSuffix(s.path, "_test.go")
+			tested[dir] = tested[dir] || isTest
+		}
+		if !isTest {
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			if dep, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), Module); ours && within(dep, "services/"+service) {
+				tested[dep] = true
+			}
 		}
 	}
 	for dir, ok := range tested {
 		if !ok {
 			t.Errorf("%s: no test", dir)
 		}
+	}
+	if len(tested) < 5 {
+		t.Errorf("only %d folders of services", len(tested))
 	}
 }
 
