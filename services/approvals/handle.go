@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/fault"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
@@ -123,6 +124,6 @@ func (s *Service) withdraw(ctx context.Context, m events.Received) error {
 
 // Reject keeps a message that can never be handled, with the reason.
 func (s *Service) Reject(ctx context.Context, m events.Received, code string, err error) error {
-	s.log.ErrorContext(ctx, "approval message rejected", "event", m.ID, "code", code, "err", err)
+	s.log.ErrorContext(ctx, "approval message rejected", telemetry.KeyMessageID, m.ID, telemetry.KeyCode, code, telemetry.KeyErr, err)
 	return s.inbox.Reject(ctx, m, code, err)
 }

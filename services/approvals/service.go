@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
@@ -74,7 +75,7 @@ func (s *Service) Decide(ctx context.Context, a Attempt) (r Request, repeated bo
 			return Request{}, false, err
 		}
 		s.announce.Kick()
-		s.log.InfoContext(ctx, "approval decided", "approval_id", r.ID, "run_id", r.RunID, "decision", r.Decision, "by", r.DecidedBy)
+		s.log.InfoContext(ctx, "approval decided", telemetry.KeyApprovalID, r.ID, telemetry.KeyRunID, r.RunID, "decision", r.Decision, telemetry.KeyPrincipal, r.DecidedBy)
 		return r, false, nil
 	case Repeated:
 		return r, true, nil
@@ -105,7 +106,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "expiry sweep failed", "err", err)
+			s.log.WarnContext(ctx, "expiry sweep failed", telemetry.KeyErr, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -132,7 +133,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		var hits []error
 		for _, r := range ended {
 			hits = append(hits, failpoint.Hit("approvals.committed", string(r.ID)))
-			s.log.InfoContext(ctx, "approval expired", "approval_id", r.ID, "run_id", r.RunID)
+			s.log.InfoContext(ctx, "approval expired", telemetry.KeyApprovalID, r.ID, telemetry.KeyRunID, r.RunID)
 		}
 		if err := errors.Join(hits...); err != nil {
 			return err
