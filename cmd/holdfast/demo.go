@@ -31,8 +31,10 @@ competitor 17, the tools service between a price change and its record, the trig
 right after it said 202, approvals, NATS; one service gets SIGTERM.
 
 The report is drawn from outside: the pricing API's own file, the model server's
-and the web's own counts, the HTTP API and the read-only SQL views. The exit code is
-0 only if every check holds; each one that fails says what it expected and saw.`
+and the web's own counts, the HTTP API and the read-only SQL views.
+
+Exit codes: 0 every check holds, 1 a check failed (the report says what it expected
+and saw), 2 wrong usage, 6 the night could not be played to its end.`
 }
 
 // Run implements the command.
@@ -58,10 +60,10 @@ func (c *DemoCmd) Run(ctx context.Context, k *kong.Context) error {
 		Out: k.Stdout, Err: k.Stderr, TTY: isTerminal(os.Stderr),
 	})
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return &exitError{exitUnavailable, fmt.Errorf("demo: the night could not be played to its end: %w", err)}
 	}
 	if !ok {
-		return errors.New("demo: not every check holds; the report above says which")
+		return &exitError{exitFailure, errors.New("demo: not every check holds; the report says which")}
 	}
 	return nil
 }

@@ -33,8 +33,8 @@ type status struct {
 func (s *status) Error() string { return fmt.Sprintf("status %d: %.300s", s.Code, s.Body) }
 
 // call sends one request and decodes a 2xx answer into out. Any other answer is
-// a *status.
-func (a *api) call(ctx context.Context, method, path string, in, out any) error {
+// a *status. header lists names and values.
+func (a *api) call(ctx context.Context, method, path string, in, out any, header ...string) error {
 	var body io.Reader
 	if in != nil {
 		raw, err := json.Marshal(in)
@@ -49,6 +49,9 @@ func (a *api) call(ctx context.Context, method, path string, in, out any) error 
 	}
 	if in != nil {
 		req.Header.Set("content-type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
 	}
 	if a.token != "" {
 		req.Header.Set("Authorization", "Bearer "+a.token)
@@ -84,11 +87,13 @@ func (a *api) apply(ctx context.Context, docs []document) error {
 	return a.call(ctx, http.MethodPost, "/v1/resources", map[string]any{"documents": docs}, nil)
 }
 
-func (a *api) triggerSchedule(ctx context.Context, name string) (runID string, err error) {
+// triggerSchedule starts a schedule's run now. The same key again is the same
+// run.
+func (a *api) triggerSchedule(ctx context.Context, name, key string) (runID string, err error) {
 	var out struct {
 		RunID string `json:"run_id"`
 	}
-	err = a.call(ctx, http.MethodPost, "/v1/schedules/"+name+"/trigger", map[string]any{}, &out)
+	err = a.call(ctx, http.MethodPost, "/v1/schedules/"+name+"/trigger", nil, &out, "Idempotency-Key", key)
 	if err == nil && out.RunID == "" {
 		err = fmt.Errorf("trigger schedule %s: the answer names no run", name)
 	}

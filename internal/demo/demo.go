@@ -90,6 +90,9 @@ func night(ctx context.Context, c Config, dir string) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if s.plan.TriggerPoint != "" {
+		services.arm("trigger", s.plan.TriggerPoint+"=kill")
+	}
 	if err := services.start(ctx, s.sup); err != nil {
 		return false, err
 	}

@@ -102,7 +102,7 @@ type journalFact struct {
 	Rows         int
 	Gaps         int // runs whose numbers are not 1..n
 	DoubleCauses int // inbound causes that one run recorded twice
-	Unended      int
+	Runs         int // all runs there are
 	Requests     int // model requests of all conversations
 	Answers      int // model_answered rows of all runs
 	InFlight     int // calls that died with their runner

@@ -17,7 +17,9 @@ const (
 // plan is everything that a seed decides: who is hit, and when.
 type plan struct {
 	Seed uint64
-	// TriggerDelay is how long after the 202 of the start the trigger is killed.
+	// TriggerPoint is the failpoint at which the trigger dies while it takes the
+	// start; empty: it is killed TriggerDelay after its 202.
+	TriggerPoint string
 	TriggerDelay time.Duration
 	// RunnerTurn is the request of child 17 during which its runner is killed: 0
 	// is its first.
@@ -37,6 +39,8 @@ type plan struct {
 	// ApprovalsDelay how long after the last of them.
 	ApprovalsAfter int
 	ApprovalsDelay time.Duration
+	// ApprovalsPoint is a failpoint at which it dies once more; empty for none.
+	ApprovalsPoint string
 }
 
 // newPlan draws a plan. honours says which shops honour the key.
@@ -65,6 +69,8 @@ func newPlan(seed uint64, honours func(string) bool) plan {
 		NATSDown:       ms(200, 900),
 		ApprovalsAfter: 1 + r.IntN(3),
 		ApprovalsDelay: ms(0, 8),
+		TriggerPoint:   []string{"", "trigger.committed", "trigger.published"}[r.IntN(3)],
+		ApprovalsPoint: []string{"", "approvals.committed"}[r.IntN(2)],
 	}
 	r.Shuffle(len(p.Order), func(i, j int) { p.Order[i], p.Order[j] = p.Order[j], p.Order[i] })
 	return p

@@ -204,6 +204,7 @@ func (r *report) checkDeaths(f facts) {
 
 func (r *report) checkJournal(f facts) {
 	r.expect("rows in the journals", f.Journal.Rows > 0, "at least 1", fmt.Sprint(f.Journal.Rows))
+	r.equal("runs there are, the night started once", f.Expected, f.Journal.Runs)
 	r.equal("runs with a gap in their journal", 0, f.Journal.Gaps)
 	r.equal("facts recorded twice", 0, f.Journal.DoubleCauses)
 }

@@ -17,7 +17,7 @@ func goodNight() facts {
 		ManyPages: manyPagesFact{Asked: 14, Fetched: 12, BudgetResults: 2},
 		Budget:    budgetFact{Pool: "night", Ceiling: 400, Raised: 800, Used: 450, Paused: 3, Raises: 1, Alerts: 1, Copies: 1, Rows: 1},
 		Approvals: approvalsFact{Requests: 29, Posts: 58, Pairs: 15, Accepted: 58, Decided: 29, Heard: 29},
-		Journal:   journalFact{Rows: 300, Requests: 97, Answers: 91, InFlight: 6},
+		Journal:   journalFact{Rows: 300, Runs: 32, Requests: 97, Answers: 91, InFlight: 6},
 	}
 	for _, d := range []struct{ role, signal, exit string }{
 		{"runner", "SIGKILL", "signal: killed"}, {"tools", "SIGKILL", "signal: killed"}, {"trigger", "SIGKILL", "signal: killed"},
@@ -126,6 +126,7 @@ func TestJudge_Finds(t *testing.T) {
 		"no proposals":                       {func(f *facts) { f.Approvals = approvalsFact{} }, "proposals put before"},
 		"a gap in a journal":                 {func(f *facts) { f.Journal.Gaps = 1 }, "gap in their journal"},
 		"a fact twice":                       {func(f *facts) { f.Journal.DoubleCauses = 1 }, "recorded twice"},
+		"a second night":                     {func(f *facts) { f.Journal.Runs = 64 }, "the night started once"},
 		"an empty journal":                   {func(f *facts) { f.Journal.Rows = 0 }, "rows in the journals"},
 		"a history that the provider breaks": {func(f *facts) { f.Broken = []string{"x"} }, "rules of the model API"},
 		"an incident that did not happen":    {func(f *facts) { f.Incidents = []string{"no nats"} }, "incidents went as planned"},

@@ -97,15 +97,38 @@ func (s *scene) play(ctx context.Context) error {
 	return s.finish(ctx)
 }
 
-// start asks the schedule for its night now, then kills the trigger: the 202 is
-// a promise.
+// start asks the schedule for its night now. The trigger dies on the way, and
+// whoever asks asks again with the same key until there is an answer: that is
+// one night.
 func (s *scene) start(ctx context.Context) error {
-	flow, err := s.operator.triggerSchedule(ctx, scheduleName)
+	key := fmt.Sprintf("demo-%d", s.plan.Seed)
+	var died sync.WaitGroup
+	if s.plan.TriggerPoint != "" {
+		died.Go(func() {
+			if err := s.sup.awaitEnd("trigger", 10*time.Second); err != nil {
+				s.deviate("%v", err)
+				return
+			}
+			s.p.say("the trigger died at failpoint %s", s.plan.TriggerPoint)
+			if err := s.sup.restart(ctx, "trigger"); err != nil {
+				s.deviate("%v", err)
+			}
+		})
+	}
+	var flow string
+	err := untilAnswered(ctx, func() (err error) {
+		flow, err = s.operator.triggerSchedule(ctx, scheduleName, key)
+		return err
+	})
+	died.Wait()
 	if err != nil {
 		return err
 	}
 	s.flow = flow
 	s.p.say("the night began as run %s", flow)
+	if s.plan.TriggerPoint != "" {
+		return nil
+	}
 	time.Sleep(s.plan.TriggerDelay)
 	if _, err := s.sup.kill("trigger", fmt.Sprintf("%v after the 202 of the start", s.plan.TriggerDelay)); err != nil {
 		return err
@@ -373,7 +396,7 @@ func (s *scene) killWriter(ctx context.Context, shop string, c caught) string {
 		}
 	}
 	for _, name := range s.sup.running("tools") {
-		if _, err := s.sup.kill(name, point); err != nil {
+		if _, err := s.sup.kill(name, "the ledger names no writer to "+shop+", so each is tried"); err != nil {
 			continue
 		}
 		select {
@@ -411,10 +434,35 @@ func (s *scene) approvalsDie(ctx context.Context) {
 		return
 	}
 	s.p.say("kill -9 approvals, %v after %d decisions were posted", s.plan.ApprovalsDelay, n)
+	point := s.plan.ApprovalsPoint
+	if point != "" {
+		point += "=kill"
+	}
+	if err := s.sup.restartArmed(ctx, "approvals", point); err != nil {
+		s.deviate("%v", err)
+		return
+	}
+	if point != "" {
+		s.approvalsDieAt(ctx)
+	}
+	s.landed(ctx)
+}
+
+// approvalsDieAt lets the service die at its failpoint: with the next decision
+// that it commits.
+func (s *scene) approvalsDieAt(ctx context.Context) {
+	for deadline := time.Now().Add(10 * time.Second); len(s.sup.running("approvals")) > 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			// Everything may be decided already, above all late in the night.
+			s.p.say("no decision reached the failpoint of approvals")
+			return
+		}
+		s.desk.release(ctx, 1)
+	}
+	s.p.say("approvals died at failpoint %s", s.plan.ApprovalsPoint)
 	if err := s.sup.restart(ctx, "approvals"); err != nil {
 		s.deviate("%v", err)
 	}
-	s.landed(ctx)
 }
 
 // deploy stops one service the polite way, as a new release does.

@@ -103,6 +103,15 @@ func (s *services) lay(dir string) error {
 	return nil
 }
 
+// arm gives the first process of a name a failpoint.
+func (s *services) arm(name, point string) {
+	for i := range s.specs {
+		if s.specs[i].Name == name {
+			s.specs[i].Failpoint = point
+		}
+	}
+}
+
 // start migrates the database, then starts NATS, then all other processes at
 // once.
 func (s *services) start(ctx context.Context, sup *supervisor) error {

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 )
 
 // program says how one process is run.
@@ -22,6 +24,8 @@ type program struct {
 	Args  []string
 	Env   []string
 	Ready string // URL that answers 200 when it is ready
+	// Failpoint is armed in the next process only: "trigger.committed=kill".
+	Failpoint string
 }
 
 // death is one process that ended while the scenario ran.
@@ -80,6 +84,12 @@ func (s *supervisor) start(ctx context.Context, sp program) error {
 
 // restart runs a process again that has ended.
 func (s *supervisor) restart(ctx context.Context, name string) error {
+	return s.restartArmed(ctx, name, "")
+}
+
+// restartArmed is restart with a failpoint, which makes the process end by
+// itself when it passes there.
+func (s *supervisor) restartArmed(ctx context.Context, name, point string) error {
 	s.mu.Lock()
 	sp, ok := s.specs[name]
 	_, alive := s.live[name]
@@ -90,7 +100,24 @@ func (s *supervisor) restart(ctx context.Context, name string) error {
 	case alive:
 		return fmt.Errorf("restart %s: still running", name)
 	}
+	sp.Failpoint = point
 	return s.start(ctx, sp)
+}
+
+// awaitEnd waits until a process that runs now, if any, has ended.
+func (s *supervisor) awaitEnd(name string, limit time.Duration) error {
+	s.mu.Lock()
+	p := s.live[name]
+	s.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(limit):
+		return fmt.Errorf("%s did not reach its failpoint %s within %v", name, p.Failpoint, limit)
+	}
 }
 
 func (s *supervisor) spawn(sp program) (*process, error) {
@@ -107,6 +134,9 @@ func (s *supervisor) spawn(sp program) (*process, error) {
 	defer log.Close() // the child has its own descriptor
 	cmd := exec.Command(s.binary, sp.Args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.Dir = sp.Env, log, log, processAttributes(), s.dir
+	if sp.Failpoint != "" {
+		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], failpoint.Env+"="+sp.Failpoint, failpoint.EnvLog+"="+s.failpointLog(sp.Name))
+	}
 	p := &process{program: sp, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
@@ -124,6 +154,7 @@ func (s *supervisor) spawn(sp program) (*process, error) {
 		return nil, err
 	}
 	p.pid = cmd.Process.Pid
+	sp.Failpoint = ""
 	s.specs[sp.Name] = sp
 	s.live[sp.Name] = p
 	return p, nil
@@ -138,6 +169,9 @@ func (s *supervisor) ended(p *process) {
 	p.mu.Unlock()
 	if !d.Wanted {
 		d.Signal, d.At, d.Point = "none", time.Now(), "ended by itself"
+		if b, err := os.ReadFile(s.failpointLog(p.Name)); p.Failpoint != "" && err == nil && len(b) > 0 {
+			d.Signal, d.Point, d.Wanted = "SIGKILL", strings.TrimSpace(string(b)), true
+		}
 	}
 	d.Took = time.Since(d.At)
 	s.mu.Lock()
@@ -272,6 +306,8 @@ func (s *supervisor) allDeaths() []death {
 	defer s.mu.Unlock()
 	return append([]death(nil), s.deaths...)
 }
+
+func (s *supervisor) failpointLog(name string) string { return filepath.Join(s.dir, name+".failpoint") }
 
 // logTail is the end of the newest log of a process.
 func (s *supervisor) logTail(name string) string {

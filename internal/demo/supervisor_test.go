@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 )
 
 // helperEnv makes the test binary play a service: it listens on the address,
@@ -33,8 +35,11 @@ func helper(addr string) int {
 	}
 	go func() {
 		_ = http.ListenAndServe(addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/crash" {
+			switch r.URL.Path {
+			case "/crash":
 				os.Exit(7)
+			case "/act":
+				_ = failpoint.Hit("helper.acted", "shop-01")
 			}
 		}))
 	}()
@@ -45,7 +50,7 @@ func helper(addr string) int {
 	return 0
 }
 
-func helperSpec(t *testing.T, name, role string, args ...string) program {
+func helperProgram(t *testing.T, name, role string, args ...string) program {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,7 +71,7 @@ func setupSupervisor(t *testing.T) *supervisor {
 func TestSupervisor_KillAndRestart(t *testing.T) {
 	t.Parallel()
 	s := setupSupervisor(t)
-	if err := s.start(t.Context(), helperSpec(t, "a-1", "a")); err != nil {
+	if err := s.start(t.Context(), helperProgram(t, "a-1", "a")); err != nil {
 		t.Fatal(err)
 	}
 	pid := s.live["a-1"].pid
@@ -102,13 +107,13 @@ func TestSupervisor_KillAndRestart(t *testing.T) {
 func TestSupervisor_Term(t *testing.T) {
 	t.Parallel()
 	s := setupSupervisor(t)
-	if err := s.start(t.Context(), helperSpec(t, "a-1", "a")); err != nil {
+	if err := s.start(t.Context(), helperProgram(t, "a-1", "a")); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.term("a-1", "deploy", 5*time.Second); err != nil {
 		t.Errorf("term: %v", err)
 	}
-	if err := s.start(t.Context(), helperSpec(t, "b-1", "b", "stubborn")); err != nil {
+	if err := s.start(t.Context(), helperProgram(t, "b-1", "b", "stubborn")); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.term("b-1", "deploy", 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "did not end") {
@@ -123,7 +128,7 @@ func TestSupervisor_Term(t *testing.T) {
 func TestSupervisor_UnwantedDeath(t *testing.T) {
 	t.Parallel()
 	s := setupSupervisor(t)
-	sp := helperSpec(t, "a-1", "a")
+	sp := helperProgram(t, "a-1", "a")
 	if err := s.start(t.Context(), sp); err != nil {
 		t.Fatal(err)
 	}
@@ -138,10 +143,39 @@ func TestSupervisor_UnwantedDeath(t *testing.T) {
 	}
 }
 
+func TestSupervisor_Failpoint(t *testing.T) {
+	t.Parallel()
+	s := setupSupervisor(t)
+	sp := helperProgram(t, "a-1", "a")
+	sp.Failpoint = "helper.acted=kill"
+	if err := s.start(t.Context(), sp); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.awaitEnd("a-1", 20*time.Millisecond); err == nil {
+		t.Error("the process ended before its failpoint")
+	}
+	_, _ = http.Get(sp.Ready + "act")
+	if err := s.awaitEnd("a-1", 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the death noted", func() bool { return len(s.allDeaths()) == 1 })
+	if d := s.allDeaths()[0]; !d.Wanted || d.Signal != "SIGKILL" || d.Point != "failpoint helper.acted shop-01" {
+		t.Errorf("death %+v", d)
+	}
+	// Its successor is not armed.
+	if err := s.restart(t.Context(), "a-1"); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = http.Get(sp.Ready + "act")
+	if len(s.running("a")) != 1 {
+		t.Error("the failpoint was armed a second time")
+	}
+}
+
 func TestSupervisor_StartFails(t *testing.T) {
 	t.Parallel()
 	s := setupSupervisor(t)
-	sp := helperSpec(t, "a-1", "a")
+	sp := helperProgram(t, "a-1", "a")
 	sp.Env = append(sp.Env, helperEnv+"=broken")
 	err := s.start(t.Context(), sp)
 	if err == nil || !strings.Contains(err.Error(), "no such thing") {
@@ -153,7 +187,7 @@ func TestSupervisor_CloseLeavesNobody(t *testing.T) {
 	t.Parallel()
 	s := setupSupervisor(t)
 	var pids []int
-	for i, sp := range []program{helperSpec(t, "a-1", "a"), helperSpec(t, "a-2", "a"), helperSpec(t, "b-1", "b", "stubborn")} {
+	for i, sp := range []program{helperProgram(t, "a-1", "a"), helperProgram(t, "a-2", "a"), helperProgram(t, "b-1", "b", "stubborn")} {
 		if err := s.start(t.Context(), sp); err != nil {
 			t.Fatal(err)
 		}

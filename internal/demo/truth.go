@@ -185,10 +185,10 @@ SELECT (SELECT count(*) FROM runner.v_events),
                               WHERE kind IN ('tool_completed', 'approval_decided', 'child_completed', 'signal_received', 'timer_fired', 'run_started')
                               GROUP BY run_id, cause, kind HAVING count(*) > 1) d),
        (SELECT count(*) FROM runner.v_events WHERE kind = 'model_answered'),
-       (SELECT count(*) FROM runner.v_runs WHERE ended_at IS NULL)`
+       (SELECT count(*) FROM runner.v_runs)`
 
 func (t truth) journal(ctx context.Context) (j journalFact, err error) {
-	err = t.pool.QueryRow(ctx, queryJournal).Scan(&j.Rows, &j.Gaps, &j.DoubleCauses, &j.Answers, &j.Unended)
+	err = t.pool.QueryRow(ctx, queryJournal).Scan(&j.Rows, &j.Gaps, &j.DoubleCauses, &j.Answers, &j.Runs)
 	return j, err
 }
 
