@@ -326,7 +326,7 @@ func (s *starts) all() []events.Received {
 func (s *starts) exactly(t *testing.T, n int) []events.StartRun {
 	t.Helper()
 	until(t, fmt.Sprintf("%d start messages", n), func() bool { return len(s.all()) >= n })
-	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(1200 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if got := len(s.all()); got > n {
 			t.Fatalf("%d start messages, want %d", got, n)
 		}

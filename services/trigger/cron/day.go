@@ -2,6 +2,7 @@ package cron
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -14,9 +15,9 @@ type days struct {
 	// began with "*" or "?". Else by OR. Source: Vixie cron, cron.c.
 	joined bool
 
-	lastOffsets []int // "L" is 0, "L-3" is 3
-	lastWeekday bool  // "LW"
-	nearest     []int // "15W": the weekday nearest to the 15th, in its month
+	lastOffsets uint64 // one bit per offset: "L" is 0, "L-3" is 3
+	lastWeekday bool   // "LW"
+	nearest     uint64 // one bit per day: "15W" is the weekday nearest to the 15th, in its month
 	nth         []nthWeekday
 }
 
@@ -47,7 +48,7 @@ func (d *days) parseDom(text string) error {
 	for item := range strings.SplitSeq(text, ",") {
 		switch rest, tail := strings.CutPrefix(item, "L-"); {
 		case item == "L":
-			d.lastOffsets = append(d.lastOffsets, 0)
+			d.lastOffsets |= 1
 		case item == "LW" || item == "WL":
 			d.lastWeekday = true
 		case tail:
@@ -55,13 +56,13 @@ func (d *days) parseDom(text string) error {
 			if err != nil || n < 1 || n > 30 {
 				return fmt.Errorf("%s: offset in %.40q is not between 1 and 30", monthDays.name, item)
 			}
-			d.lastOffsets = append(d.lastOffsets, n)
+			d.lastOffsets |= 1 << n
 		case strings.HasSuffix(item, "W"):
 			n, err := monthDays.value(strings.TrimSuffix(item, "W"))
 			if err != nil {
 				return fmt.Errorf("%s: %w", monthDays.name, err)
 			}
-			d.nearest = append(d.nearest, n)
+			d.nearest |= 1 << n
 		default:
 			bits, err := monthDays.parse(item)
 			if err != nil {
@@ -81,7 +82,7 @@ func (d *days) parseDow(text string) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", weekDays.name, err)
 			}
-			d.nth = append(d.nth, nthWeekday{weekday: time.Weekday(v % 7)})
+			d.addNth(nthWeekday{weekday: time.Weekday(v % 7)})
 			continue
 		}
 		if hash {
@@ -93,7 +94,7 @@ func (d *days) parseDow(text string) error {
 			if err != nil || n < 1 || n > 5 {
 				return fmt.Errorf("%s: %.40q wants a number from 1 to 5 after #", weekDays.name, item)
 			}
-			d.nth = append(d.nth, nthWeekday{weekday: time.Weekday(v % 7), n: n})
+			d.addNth(nthWeekday{weekday: time.Weekday(v % 7), n: n})
 			continue
 		}
 		bits, err := weekDays.parse(item)
@@ -108,6 +109,13 @@ func (d *days) parseDow(text string) error {
 	return nil
 }
 
+// addNth keeps the list short, however often an expression repeats an item.
+func (d *days) addNth(n nthWeekday) {
+	if !slices.Contains(d.nth, n) {
+		d.nth = append(d.nth, n)
+	}
+}
+
 func (d days) hasMonth(m time.Month) bool { return d.month&(1<<uint(m)) != 0 }
 
 // match reports whether a date is picked. weekday is the date's own; the caller
@@ -117,12 +125,10 @@ func (d days) match(year int, month time.Month, day int, weekday time.Weekday) b
 		return false
 	}
 	last := lastDay(year, month)
-	dom := d.dom&(1<<uint(day)) != 0
-	for _, o := range d.lastOffsets {
-		dom = dom || day == last-o
-	}
-	for _, n := range d.nearest {
-		dom = dom || n <= last && day == nearestWeekday(year, month, n, last)
+	dom := d.dom&(1<<uint(day)) != 0 || d.lastOffsets&(1<<uint(last-day)) != 0
+	// The weekday nearest to a date is at most two days away from it.
+	for n := max(1, day-2); n <= min(last, day+2); n++ {
+		dom = dom || d.nearest&(1<<uint(n)) != 0 && day == nearestWeekday(year, month, n, last)
 	}
 	dom = dom || d.lastWeekday && day == nearestWeekday(year, month, last, last)
 
