@@ -30,6 +30,7 @@ type CLI struct {
 	Demo    DemoCmd    `cmd:"" group:"run" help:"Run the competitor monitor with 30 shops, kill things, and report."`
 	Serve   ServeCmd   `cmd:"" group:"run" help:"Run one or more services against given servers."`
 	Migrate MigrateCmd `cmd:"" group:"run" help:"Bring the database to this version."`
+	Ready   ReadyCmd   `cmd:"" group:"run" help:"Ask a process whether it is ready; a health check."`
 	Config  ConfigCmd  `cmd:"" group:"run" help:"Show the effective settings and where each came from."`
 	Version VersionCmd `cmd:"" group:"run" help:"Print the version."`
 }
