@@ -1,0 +1,30 @@
+#!/bin/sh
+# Makes the secrets that docker-compose.yml reads, in ./secrets beside it. What
+# is there already stays as it is, so it may run again.
+#
+# The files are readable by all and the folder by you alone: Compose mounts the
+# files with the rights that they have here, and the containers run as another
+# user.
+set -eu
+cd "$(dirname "$0")/../.."
+umask 022
+mkdir -p secrets
+chmod 700 secrets
+
+random() { od -An -v -tx1 -N24 /dev/urandom | tr -d ' \n'; }
+
+# make NAME TEXT
+make() {
+  if [ -e "secrets/$1" ]; then
+    echo "secrets/$1 is there already"
+    return
+  fi
+  printf '%s' "$2" >"secrets/$1"
+  echo "secrets/$1 made"
+}
+
+make admin-token "hf_$(random)"
+make postgres-password "$(random)"
+make services-password "$(random)"
+make migrate-database-url "postgres://holdfast:$(cat secrets/postgres-password)@postgres:5432/holdfast?sslmode=disable"
+make services-database-url "postgres://holdfast:$(cat secrets/services-password)@postgres:5432/holdfast?sslmode=disable"
