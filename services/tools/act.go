@@ -46,7 +46,7 @@ func (s *Service) begin(ctx context.Context, j *job, d Decision) (err error) {
 		if in.AttemptID == "" {
 			return
 		}
-		if !acted && err != nil {
+		if !acted && err != nil && !errors.Is(err, fault.ErrLost) {
 			s.attempts.idle(in.AttemptID) // committed, nothing sent: may be renewed
 		} else {
 			s.attempts.forget(in.AttemptID)

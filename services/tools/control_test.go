@@ -155,7 +155,7 @@ func TestDoor_ResolveOnce(t *testing.T) {
 	codes := make([]int, 12)
 	for i := range codes {
 		wg.Go(func() {
-			verdict := []string{`{"verdict":"happened","result":{"amount":9007199254740993}}`, `{"verdict":"not_happened"}`, `{"verdict":"give_up"}`}[i%3]
+			verdict := []string{`{"verdict":"happened","result":{"amount":9007199254740993}}`, `{"verdict":"give_up"}`, `{"verdict":"happened"}`}[i%3]
 			codes[i] = w.http(srv, []string{"admin", "admin2"}[i%2], "POST", "/v1/effects/"+id+"/resolve", verdict, nil)
 		})
 	}

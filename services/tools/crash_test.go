@@ -205,6 +205,58 @@ func TestLease_RenewedByTheLiving(t *testing.T) {
 	w.wantEffects(c, 1)
 }
 
+// lateHeart is late once; fence is what happened meanwhile.
+type lateHeart struct {
+	tools.Heart
+	late  *atomic.Bool
+	fence func()
+}
+
+func (h lateHeart) Fresh() bool { return !h.late.Load() && h.Heart.Fresh() }
+
+func (h lateHeart) WaitFresh(ctx context.Context) error {
+	if h.late.CompareAndSwap(true, false) {
+		h.fence()
+	}
+	return h.Heart.WaitFresh(ctx)
+}
+
+// A process that slept between its intent and its act reads its claim again
+// before it acts, and does not act when somebody has taken it.
+func TestFence_AClaimThatWasTakenIsNotActedOn(t *testing.T) {
+	t.Parallel()
+	for taken, effects := range map[bool]int{true: 0, false: 1} {
+		t.Run(fmt.Sprintf("taken %v", taken), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var late atomic.Bool
+			late.Store(true)
+			fenced := make(chan struct{})
+			w.startWith(kinds(w.lookup), func(h tools.Heart) tools.Heart {
+				return lateHeart{h, &late, func() {
+					defer close(fenced)
+					if !taken {
+						return
+					}
+					_, err := w.db.Pool.Exec(context.Background(), `UPDATE tools.effects SET epoch = epoch + 1, attempt_id = 't-other', worker = 'other', state = 'unknown', in_doubt = 'ask'`)
+					if err != nil {
+						t.Error(err)
+					}
+				}}
+			})
+			c := w.call("pay", `{"n":14}`)
+			w.send(c, "")
+			<-fenced
+			want := events.CallSucceeded
+			if taken {
+				want = events.CallUnknown // the message comes back and finds the doubt
+			}
+			w.answer(c.CallID, want)
+			w.wantEffects(c, effects)
+		})
+	}
+}
+
 // A handler that fails between intent and act leaves an intent that its process
 // renews when the message comes back.
 func TestLease_RenewedAfterAFailedHandler(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +46,11 @@ const (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(envWorker) == "" {
+		flag.Parse()
+		// Most of a test is waiting for beats, leases and redeliveries.
+		if n := flag.Lookup("test.parallel"); n.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+			_ = flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0))))
+		}
 		os.Exit(m.Run())
 	}
 	if err := workerProcess(); err != nil {
@@ -207,7 +215,9 @@ type process struct {
 	stop    func() error
 }
 
-func startService(ctx context.Context, url config.Secret, b *bus.Bus, log *slog.Logger, kinds []tools.Kind) (*process, error) {
+// startService starts what cmd would. heart, when given, stands between the
+// service and its heartbeat.
+func startService(ctx context.Context, url config.Secret, b *bus.Bus, log *slog.Logger, kinds []tools.Kind, heart ...func(tools.Heart) tools.Heart) (*process, error) {
 	pool, err := pg.Open(ctx, pg.Config{URL: url, Role: "holdfast_tools", MaxConns: 8})
 	if err != nil {
 		return nil, err
@@ -218,8 +228,12 @@ func startService(ctx context.Context, url config.Secret, b *bus.Bus, log *slog.
 		return nil, err
 	}
 	relay := p.store.NewRelay(b.Publish)
+	beating := tools.Heart(p.beat)
+	for _, f := range heart {
+		beating = f(beating)
+	}
 	p.service, err = tools.New(tools.Config{Worker: p.name, Slots: 16, SweepEvery: 200 * time.Millisecond}, tools.Deps{
-		Store: p.store, Controls: p.store, Reader: p.store, Tools: defs(), Kinds: kinds, Bus: b, Heart: p.beat,
+		Store: p.store, Controls: p.store, Reader: p.store, Tools: defs(), Kinds: kinds, Bus: b, Heart: beating,
 		Consume: inbox.Consume(b, p.beat.Holding), Kick: relay.Kick, Log: log,
 	})
 	if err != nil {
@@ -316,7 +330,12 @@ func (w *world) start(wrap ...func(tools.Kind) tools.Kind) *process {
 			ks[i] = f(ks[i])
 		}
 	}
-	p, err := startService(w.t.Context(), w.db.URL, w.nats.Connect(w.t), bustest.Log(w.t), ks)
+	return w.startWith(ks)
+}
+
+func (w *world) startWith(ks []tools.Kind, heart ...func(tools.Heart) tools.Heart) *process {
+	w.t.Helper()
+	p, err := startService(w.t.Context(), w.db.URL, w.nats.Connect(w.t), bustest.Log(w.t), ks, heart...)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -48,11 +48,18 @@ func result(r egress.Response, scrub scrubber) json.RawMessage {
 			out.Note = fmt.Sprintf("cut off after %d bytes: %s", len(out.Text), why(r))
 		}
 	}
-	b, err := events.Marshal(out)
-	if err != nil {
-		return json.RawMessage(`{"note":"the answer could not be shown"}`)
+	for {
+		b, err := events.Marshal(out)
+		if err != nil {
+			return json.RawMessage(`{"note":"the answer could not be shown"}`)
+		}
+		if len(b) <= 2*maxResultBytes {
+			return b
+		}
+		// Characters that JSON writes as six bytes.
+		out.Text = clip(out.Text, len(out.Text)/2)
+		out.Note = fmt.Sprintf("cut off after %d bytes: it is mostly control characters", len(out.Text))
 	}
-	return b
 }
 
 func why(r egress.Response) string {

@@ -10,15 +10,16 @@ import (
 	"github.com/holdfast-run/holdfast/services/tools"
 )
 
-// answerSQL answers a call that has no act under way.
+// answerSQL answers a call that has no act under way, or whose effect, which is
+// locked, says what became of it.
 const answerSQL = `
 INSERT INTO tools.calls AS c (call_id, run_id, namespace, tool, tool_digest, pool, args, args_digest, minted_key, key,
 	approval, traceparent, effect_id, status, epoch, result, error, in_doubt, replayed)
 VALUES ($1, $2, $3, $4, $5, $6, $7::text::json, $8, $9, $10, $11::text::json, $12, $13, $14, $15, $16::text::json, $17::text::json, $18, $19)
 ON CONFLICT (call_id) DO UPDATE SET effect_id = coalesce(excluded.effect_id, c.effect_id), status = excluded.status,
 	epoch = excluded.epoch, result = excluded.result, error = excluded.error, in_doubt = excluded.in_doubt,
-	replayed = excluded.replayed, wake_at = NULL, next_attempt_at = NULL, updated_at = clock_timestamp()
-WHERE c.status = 'open' AND NOT c.acting
+	replayed = excluded.replayed, acting = false, wake_at = NULL, next_attempt_at = NULL, updated_at = clock_timestamp()
+WHERE c.status = 'open' AND (NOT c.acting OR excluded.effect_id IS NOT NULL)
 RETURNING ` + callColumns
 
 // Answer implements tools.Store. A call that was answered before is returned

@@ -1,0 +1,209 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-run/holdfast/internal/pgtest"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/tools"
+	"github.com/holdfast-run/holdfast/services/tools/postgres"
+)
+
+type bench struct {
+	t     *testing.T
+	admin *pgxpool.Pool
+	store *postgres.Store
+	call  tools.Call
+}
+
+func setup(t *testing.T) *bench {
+	t.Helper()
+	db := pgtest.New(t)
+	run := events.NewRunID()
+	return &bench{t: t, admin: db.Pool, store: postgres.New(db.Open(t, "holdfast_tools")), call: tools.Call{
+		ID: events.NewCallID(run, 3, 0), RunID: run, Namespace: "default", Tool: "pay", ToolDigest: "sha256:t", Pool: "default",
+		Args: []byte(`{}`), ArgsDigest: "sha256:a", MintedKey: "k", Key: "k", Status: "open",
+	}}
+}
+
+func (b *bench) begin(attempt, worker string, from tools.Claim, takeover bool) tools.Begin {
+	return tools.Begin{
+		Call: b.call, EffectID: tools.EffectID("default", "pay", b.call.Key), AttemptID: attempt, Worker: worker,
+		Lease: time.Second, From: from, Takeover: takeover, Doubted: takeover,
+	}
+}
+
+func (b *bench) mustBegin(in tools.Begin) tools.Began {
+	b.t.Helper()
+	began, err := b.store.Begin(b.t.Context(), in)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return began
+}
+
+func (b *bench) exec(sql string, args ...any) {
+	b.t.Helper()
+	if _, err := b.admin.Exec(b.t.Context(), sql, args...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// beat writes a worker's heartbeat: age old, fresh for that long.
+func (b *bench) beat(worker string, age, fresh time.Duration) {
+	b.t.Helper()
+	b.exec(`INSERT INTO tools.workers (name, beat, fresh_since) VALUES ($1, clock_timestamp() - $2 * interval '1 ms', clock_timestamp() - $3 * interval '1 ms')
+ON CONFLICT (name) DO UPDATE SET beat = excluded.beat, fresh_since = excluded.fresh_since`, worker, age.Milliseconds(), fresh.Milliseconds())
+}
+
+func finish(b tools.Begin, epoch int64, state string) tools.Finish {
+	return tools.Finish{
+		Attempt:    tools.Attempt{CallID: b.Call.ID, EffectID: b.EffectID, ID: b.AttemptID, Epoch: epoch},
+		Worker:     b.Worker,
+		Conclusion: tools.Conclusion{State: state}, Result: []byte(`{"n":9007199254740993}`), Acted: true,
+	}
+}
+
+// A lost reply is repeated by the same attempt: it finds its own commit.
+func TestBegin_RepeatAfterALostReply(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.begin("t-1", "w1", tools.Claim{}, false)
+	first, again := b.mustBegin(in), b.mustBegin(in)
+	if first != again || first.Lost || first.Epoch != 1 {
+		t.Errorf("first %+v, again %+v", first, again)
+	}
+	if other := b.mustBegin(b.begin("t-2", "w1", tools.Claim{}, false)); !other.Lost {
+		t.Errorf("another attempt of the same worker got %+v", other)
+	}
+}
+
+func TestFinish_RepeatAfterALostReply(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.begin("t-1", "w1", tools.Claim{}, false)
+	b.mustBegin(in)
+	for i := range 2 {
+		calls, mine, err := b.store.Finish(t.Context(), finish(in, 1, tools.EffectSucceeded))
+		if err != nil || !mine || len(calls) != 1 || string(calls[0].Result) != `{"n":9007199254740993}` {
+			t.Errorf("time %d: %+v %v %v", i, calls, mine, err)
+		}
+	}
+	late := in
+	late.AttemptID = "t-0"
+	if _, mine, err := b.store.Finish(t.Context(), finish(late, 1, tools.EffectFailed)); err != nil || mine {
+		t.Errorf("another attempt's outcome counted: %v %v", mine, err)
+	}
+}
+
+// The statement that takes over checks everything itself, by the database's
+// clock.
+func TestBegin_TakeoverChecksTheBeats(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		owner, ownBeat, ownFresh time.Duration
+		lease                    string
+		stopped                  bool
+		want                     bool
+	}{
+		"the owner is dead":           {owner: 2 * time.Second, ownBeat: 0, ownFresh: time.Minute, want: true},
+		"the owner stopped":           {stopped: true, ownFresh: time.Minute, want: true},
+		"the owner lives":             {owner: 1200 * time.Millisecond, ownFresh: time.Minute},
+		"we are late ourselves":       {owner: 5 * time.Second, ownBeat: time.Second, ownFresh: time.Minute},
+		"we are fresh again only now": {owner: 5 * time.Second, ownFresh: time.Second},
+		"the lease runs":              {owner: 5 * time.Second, ownFresh: time.Minute, lease: "1 hour"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.mustBegin(b.begin("t-1", "owner", tools.Claim{}, false))
+			if tc.lease == "" {
+				tc.lease = "-1 s"
+			}
+			b.exec(`UPDATE tools.effects SET lease_until = clock_timestamp() + $1::text::interval`, tc.lease)
+			b.beat("owner", tc.owner, time.Hour)
+			if tc.stopped {
+				b.exec(`UPDATE tools.workers SET beat = '-infinity' WHERE name = 'owner'`)
+			}
+			b.beat("me", tc.ownBeat, tc.ownFresh)
+			from := tools.Claim{Epoch: 1, AttemptID: "t-1", Worker: "owner", Attempts: 1}
+
+			st, err := b.store.Load(t.Context(), events.CallTool{CallID: b.call.ID, Namespace: "default", Tool: "pay"}, "k", "me")
+			if err != nil || st.Effect == nil || !st.Owner.Known || !st.Self.Known {
+				t.Fatalf("%+v %v", st, err)
+			}
+			if began := b.mustBegin(b.begin("t-2", "me", from, true)); began.Lost == tc.want {
+				t.Errorf("takeover %+v, want %v", began, tc.want)
+			}
+			if !tc.want {
+				d := tools.Doubt{Call: b.call, EffectID: tools.EffectID("default", "pay", "k"), From: from, Takeover: true, Worker: "me", InDoubt: "ask"}
+				if _, ok, err := b.store.Doubt(t.Context(), d); err != nil || ok {
+					t.Errorf("a doubt was marked: %v %v", ok, err)
+				}
+			}
+		})
+	}
+}
+
+// Of many processes that begin one key, one does.
+func TestBegin_OneWins(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	won := make(chan bool, 16)
+	for i := range cap(won) {
+		go func() {
+			in := b.begin("t-"+string(rune('a'+i)), "w"+string(rune('a'+i)), tools.Claim{}, false)
+			in.Call.ID = events.NewCallID(b.call.RunID, 3, i)
+			began, err := b.store.Begin(t.Context(), in)
+			if err != nil {
+				t.Error(err)
+			}
+			won <- err == nil && !began.Lost
+		}()
+	}
+	n := 0
+	for range cap(won) {
+		if <-won {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d of %d began", n, cap(won))
+	}
+}
+
+// A call that joins while the outcome is committed is either answered by it or
+// told that the effect is no longer open.
+func TestAttach_NeverMissesTheOutcome(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for round := range 30 {
+		b.call.Key = "k" + string(rune('a'+round))
+		b.call.ID = events.NewCallID(b.call.RunID, int64(round+1), 0)
+		in := b.begin("t-1", "w1", tools.Claim{}, false)
+		in.AttemptID += b.call.Key
+		b.mustBegin(in)
+		second := b.call
+		second.ID = events.NewCallID(b.call.RunID, int64(round+1), 1)
+		answered := make(chan []tools.Call, 1)
+		go func() {
+			calls, mine, err := b.store.Finish(t.Context(), finish(in, 1, tools.EffectSucceeded))
+			if err != nil || !mine {
+				t.Errorf("finish: %v %v", mine, err)
+			}
+			answered <- calls
+		}()
+		attached, err := b.store.Attach(t.Context(), second, in.EffectID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := <-answered
+		if want := map[bool]int{true: 2, false: 1}[attached]; len(calls) != want {
+			t.Fatalf("round %d: attached %v and %d calls answered", round, attached, len(calls))
+		}
+	}
+}
