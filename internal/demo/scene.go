@@ -448,13 +448,15 @@ func (s *scene) approvalsDie(ctx context.Context) {
 	s.landed(ctx)
 }
 
+// proposals is how many shops change a price: all but the one of many pages.
+const proposals = shopCount - 1
+
 // approvalsDieAt lets the service die at its failpoint: with the next decision
 // that it commits.
 func (s *scene) approvalsDieAt(ctx context.Context) {
 	for deadline := time.Now().Add(10 * time.Second); len(s.sup.running("approvals")) > 0; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			// Everything may be decided already, above all late in the night.
-			s.p.say("no decision reached the failpoint of approvals")
+		if decided, _, _, _, _ := s.desk.tally(); time.Now().After(deadline) || ctx.Err() != nil || len(decided) == proposals {
+			s.p.say("every price is decided: none is left for the failpoint of approvals")
 			return
 		}
 		s.desk.release(ctx, 1)

@@ -102,8 +102,8 @@ func TestScript_OneShop(t *testing.T) {
 	if w.count("shop-17") != 1 {
 		t.Errorf("%d fetches, want 1", w.count("shop-17"))
 	}
-	// 29 shops like this pass the night's cap of 400,000 and stay below twice it.
-	if all := 29 * tokens; all < 360_000 || all > 700_000 {
+	// The reader that ships adds a third: titles, links and white space.
+	if all := 29 * tokens; all < 300_000 || all > 700_000 {
 		t.Errorf("a shop costs %d tokens, all of them %d: want the night's cap of 400000 passed once", tokens, all)
 	}
 }

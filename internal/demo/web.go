@@ -96,7 +96,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // rows is a shop's price list: the product that we watch, then the rest of what
 // it sells. Pages of the many pages are short.
 func rows(shop string) []row {
-	n := 300
+	n := 240
 	if shop == manyPagesShop {
 		n = 5
 	}
