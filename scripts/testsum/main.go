@@ -64,6 +64,9 @@ func split(args []string) ([]group, error) {
 func run(t *tally, g group) error {
 	args := append([]string{"test", "-json"}, g.flags...)
 	cmd := exec.Command("go", append(args, g.packages...)...)
+	if slices.Contains(g.flags, "-race") {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // the race detector is C
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
