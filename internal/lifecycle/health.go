@@ -17,6 +17,7 @@ const checkTimeout = 2 * time.Second
 type Health struct {
 	mu       sync.Mutex
 	checks   []check
+	starting atomic.Bool
 	stopping atomic.Bool
 	started  atomic.Bool
 }
@@ -34,12 +35,20 @@ func (h *Health) Add(name string, run func(context.Context) error) {
 	h.checks = append(h.checks, check{name, run})
 }
 
+// SetStarting makes /ready and /started answer 503 until SetStarted: a process
+// whose parts start one after the other has none of the later checks yet, and
+// must not be taken for ready.
+func (h *Health) SetStarting() { h.starting.Store(true) }
+
+// SetStarted says that every part has started, so that the checks decide.
+func (h *Health) SetStarted() { h.starting.Store(false) }
+
 // SetStopping makes /ready answer 503 for good, so that no new work is sent.
 func (h *Health) SetStopping() { h.stopping.Store(true) }
 
 // Report is the JSON body of every health answer.
 type Report struct {
-	Status string            `json:"status"`           // ok, failing, stopping
+	Status string            `json:"status"`           // ok, failing, starting, stopping
 	Checks map[string]string `json:"checks,omitempty"` // name -> "ok" or the error
 }
 
@@ -68,18 +77,20 @@ func (h *Health) Ready(ctx context.Context) (Report, bool) {
 			report.Status = "failing"
 		}
 	}
-	if report.Status == "ok" {
-		h.started.Store(true)
-	}
-	if h.stopping.Load() {
+	switch {
+	case h.stopping.Load():
 		report.Status = "stopping"
+	case h.starting.Load():
+		report.Status = "starting"
+	case report.Status == "ok":
+		h.started.Store(true)
 	}
 	return report, report.Status == "ok"
 }
 
 // Handler serves GET /live (200 while the process serves at all), /ready (200
-// when every check passes and the process is not stopping) and /started (200
-// for good once every check has passed). Anything else is 503 or 404.
+// when every check passes and the process is neither starting nor stopping) and
+// /started (200 for good once it was ready). Anything else is 503 or 404.
 func (h *Health) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) {

@@ -60,3 +60,25 @@ func TestHealth(t *testing.T) {
 	expect("/ready", 503, lifecycle.Report{Status: "stopping", Checks: good.Checks})
 	expect("/live", 200, lifecycle.Report{Status: "ok"})
 }
+
+// A process whose later parts have not started has no checks that could fail,
+// and must not be sent anything.
+func TestHealth_Starting(t *testing.T) {
+	t.Parallel()
+	var h lifecycle.Health
+	h.SetStarting()
+	for _, path := range []string{"/ready", "/started"} {
+		if code, got := get(t, &h, path); code != 503 || got.Status != "starting" {
+			t.Errorf("GET %s: %d %+v", path, code, got)
+		}
+	}
+	if code, _ := get(t, &h, "/live"); code != 200 {
+		t.Errorf("GET /live: %d", code)
+	}
+	h.SetStarted()
+	for _, path := range []string{"/ready", "/started"} {
+		if code, _ := get(t, &h, path); code != 200 {
+			t.Errorf("GET %s after the start: %d", path, code)
+		}
+	}
+}
