@@ -1,0 +1,27 @@
+package e2e
+
+import "testing"
+
+// TestServices shares one deployment among everything that disturbs nobody.
+func TestServices(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, fresh(t))
+	d.queuedUntilARunnerComes(t)
+	for name, prove := range map[string]func(*testing.T, *deployment){
+		"a signed webhook starts one run":              webhookStartsOneRun,
+		"the API starts one run":                       apiStartsOneRun,
+		"a schedule starts one run":                    scheduleStartsOneRun,
+		"a NATS message starts one run":                messageStartsOneRun,
+		"twenty posts of one delivery are one run":     twentyDeliveries,
+		"twenty posts with one key are one run":        twentyKeys,
+		"a running run keeps the definitions it has":   runKeepsItsDefinitions,
+		"a name means another agent in each namespace": namespacesAreApart,
+		"apply says where a field is wrong":            applyNamesThePlace,
+		"bad input is refused with what and where":     badInputIsRefused,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			prove(t, d)
+		})
+	}
+}
