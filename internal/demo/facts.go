@@ -41,6 +41,8 @@ type runnerKill struct {
 	At      time.Time
 	Alive   int // other runners alive until the measurement ended
 	Claims  []claimFact
+	// InFlight holds the model server's numbers of the calls that died with it.
+	InFlight []int
 }
 
 // claimFact is one run that a dead process had claimed.
@@ -67,7 +69,7 @@ type focusFact struct {
 	WorkerAfter  string
 	Requests     int // that reached the model server
 	Answers      int // model_answered rows of its journal
-	InFlight     int // calls in flight at a kill that never ended
+	InFlight     int // of these, calls that were in flight at a kill
 }
 
 type manyPagesFact struct {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -246,6 +245,7 @@ func (s *scene) killRunner(ctx context.Context, worker string, want int, point s
 	s.gate.hold(worker)
 	s.gather(ctx, worker, want)
 	s.desk.setOpen(false)
+	over := s.endedCalls()
 	kill := runnerKill{Process: name, Worker: worker, Pid: pid, Alive: len(s.sup.running("runner")) - 1}
 	if kill.At, err = s.sup.kill(name, point); err != nil {
 		s.deviate("kill %s: %v", name, err)
@@ -255,10 +255,11 @@ func (s *scene) killRunner(ctx context.Context, worker string, want int, point s
 	if err != nil {
 		s.deviate("claims of %s: %v", worker, err)
 	}
-	s.gate.release()
 	for _, c := range claims {
 		kill.Claims = append(kill.Claims, claimFact{RunID: c.RunID, Seq: c.Seq})
 	}
+	kill.InFlight = s.lostCalls(ctx, over, kill.Claims)
+	s.gate.release()
 	s.p.say("kill -9 %s (pid %d): %s, %d runs claimed by it", name, pid, point, len(claims))
 	s.follow(ctx, &kill)
 	s.mu.Lock()
@@ -267,6 +268,29 @@ func (s *scene) killRunner(ctx context.Context, worker string, want int, point s
 	if err := s.sup.restart(ctx, name); err != nil {
 		s.deviate("%v", err)
 	}
+}
+
+// endedCalls is the set of model calls that are over.
+func (s *scene) endedCalls() map[int]bool {
+	over := map[int]bool{}
+	for _, e := range s.model.Exchanges() {
+		over[e.ID] = !e.InFlight()
+	}
+	return over
+}
+
+// lostCalls lists the model calls of claimed runs that were not over before the
+// kill. The gate held their answers, so none of them got through, and nobody
+// takes over a claim before this is read.
+func (s *scene) lostCalls(ctx context.Context, over map[int]bool, claims []claimFact) []int {
+	var ids []int
+	for _, e := range s.model.Exchanges() {
+		id := s.runOf(ctx, e.Key)
+		if !over[e.ID] && slices.ContainsFunc(claims, func(c claimFact) bool { return c.RunID == id }) {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids
 }
 
 // gather waits until the worker has claimed enough runs: at least 0.2 s, at most
@@ -693,12 +717,7 @@ func (s *scene) collectScript(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// diedWith reports whether an exchange was in flight at one of the kills and
-// never got its answer.
+// diedWith reports whether an exchange was in flight at one of the kills.
 func diedWith(kills []runnerKill, e scriptmodel.Exchange) bool {
-	return !e.Answered && slices.ContainsFunc(kills, func(k runnerKill) bool {
-		return e.Arrived.Before(k.At) && (e.InFlight() || e.Ended.After(k.At))
-	})
+	return slices.ContainsFunc(kills, func(k runnerKill) bool { return slices.Contains(k.InFlight, e.ID) })
 }
-
-func logFiles(dir string) string { return filepath.Join(dir, "*.log") }
