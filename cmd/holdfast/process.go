@@ -70,7 +70,11 @@ func (p *process) add(names ...string) error {
 // run runs the process until ctx ends or a part fails. ready is called when
 // everything has started.
 func (p *process) run(ctx context.Context, ready func()) error {
-	p.group.OnReady = ready
+	p.health.SetStarting()
+	p.group.OnReady = func() {
+		p.health.SetStarted()
+		ready()
+	}
 	p.group.OnStopping = func(reason error) {
 		p.health.SetStopping()
 		if reason != nil {
