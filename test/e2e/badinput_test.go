@@ -47,6 +47,7 @@ spec:
 
 func badInputIsRefused(t *testing.T, d *deployment) {
 	large := `{"input":{"job":"large","do":[],"x":"` + strings.Repeat("x", 2<<20) + `"}}`
+	huge := `{"documents":[{"file":"x","text":"` + strings.Repeat("#", 20<<20) + `"}]}`
 	for name, tc := range map[string]struct {
 		path, body string
 		status     int
@@ -62,7 +63,7 @@ func badInputIsRefused(t *testing.T, d *deployment) {
 		"no JSON":                      {"/v1/agents/clerk/runs", `{"input":`, http.StatusBadRequest, ""},
 		"a body over the limit":        {"/v1/agents/clerk/runs", large, http.StatusRequestEntityTooLarge, ""},
 		"a delivery over the limit":    {"/hooks/jobs", large, http.StatusRequestEntityTooLarge, ""},
-		"definitions over the limit":   {"/v1/resources", large, http.StatusRequestEntityTooLarge, ""},
+		"definitions over the limit":   {"/v1/resources", huge, http.StatusRequestEntityTooLarge, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

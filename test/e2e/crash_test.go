@@ -1,0 +1,237 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/client"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// TestCrash kills processes where it hurts most. The tests follow one another:
+// a killed process takes everybody's work with it.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, fresh(t)).runners(2)
+	for _, tc := range []struct {
+		name  string
+		prove func(*testing.T, *deployment)
+	}{
+		{"a runner in its model calls", killRunner},
+		{"trigger between commit and publish", killTrigger},
+		{"approvals between commit and publish", killApprovals},
+		{"tools after an act with an honoured key", killToolsRetry},
+		{"tools after an act that only a person can look up", killToolsAsk},
+	} {
+		t.Run(tc.name, func(t *testing.T) { tc.prove(t, d) })
+	}
+}
+
+// claimed maps each runner process to the runs whose model call it makes.
+func (d *deployment) claimed(t *testing.T, ids []events.RunID) map[string][]events.RunID {
+	t.Helper()
+	by := map[string][]events.RunID{}
+	for _, id := range ids {
+		var name string
+		until(t, "a worker of run "+string(id), func() bool {
+			r, err := d.operator.Run(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name = d.runnerOf(t, r.Worker)
+			return name != ""
+		})
+		by[name] = append(by[name], id)
+	}
+	return by
+}
+
+// runnerOf finds the process of a worker by its pid; "" when there is none.
+func (d *deployment) runnerOf(t *testing.T, worker string) string {
+	t.Helper()
+	if worker == "" {
+		return ""
+	}
+	pid := d.count(t, `SELECT coalesce((SELECT pid FROM runner.v_workers WHERE name = $1), 0)`, worker)
+	for name := range d.plans {
+		if p := d.process(name); p != nil && p.pid() == pid {
+			return name
+		}
+	}
+	return ""
+}
+
+// killRunner lets runs gather in their second model call, kills the runner that
+// holds most of them, and looks at each: it goes on at the next row, on the
+// other runner, soon, and only the call in flight is made again.
+func killRunner(t *testing.T, d *deployment) {
+	const n = 8
+	var jobs []job
+	var holds []*hold
+	var ids []events.RunID
+	for i := range n {
+		j := job{Job: fmt.Sprintf("kill-runner-%d", i), Do: []string{"read", "pay"}}
+		holds = append(holds, d.out.hold(t, j.Job, 1))
+		ids = append(ids, d.startJob(t, j))
+		jobs = append(jobs, j)
+	}
+	for _, h := range holds {
+		h.wait(t)
+	}
+	by := d.claimed(t, ids)
+	victim := "runner-1"
+	if len(by["runner-2"]) > len(by["runner-1"]) {
+		victim = "runner-2"
+	}
+	lost := map[events.RunID]int64{}
+	for _, id := range by[victim] {
+		r, err := d.operator.Run(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost[id] = r.Seq
+	}
+	if len(lost) == 0 {
+		t.Fatalf("nobody to kill: %v", by)
+	}
+	// A killed process must be seen as dead by one that has been fresh for a while.
+	until(t, "the other runner to be 2 s old", func() bool {
+		return d.count(t, `SELECT count(*) FROM runner.v_workers
+			WHERE beat > clock_timestamp() - interval '1 s' AND fresh_since < clock_timestamp() - interval '2 s'`) == 2
+	})
+	at := d.process(victim).kill(t)
+	for i, id := range ids {
+		if _, ok := lost[id]; ok {
+			holds[i].wait(t) // asked again
+		}
+		holds[i].release()
+	}
+	var worst time.Duration
+	for i, id := range ids {
+		seq, wasLost := lost[id]
+		again := 0
+		if wasLost {
+			again = 1
+		}
+		journal := d.finished(t, id, jobs[i], again)
+		if !wasLost {
+			continue
+		}
+		next := journal[seq]
+		if next.Seq != seq+1 || next.Kind != events.FactModelAnswered || next.Worker == journal[seq-1].Worker && d.runnerOf(t, next.Worker) == victim {
+			t.Errorf("run %s went on with row %d, %s by %s, want %d, an answer of another worker", id, next.Seq, next.Kind, next.Worker, seq+1)
+		}
+		took := next.At.Sub(at)
+		worst = max(worst, took)
+		if took <= 0 || took > 5*time.Second {
+			t.Errorf("run %s went on %s after the kill, want at most 5 s", id, took)
+		}
+	}
+	t.Logf("%d of %d runs were taken over, the last after %s", len(lost), n, worst.Round(time.Millisecond))
+	d.start(victim)
+}
+
+// killTools starts a job whose act kills the tools process right after it.
+func (d *deployment) killTools(t *testing.T, j job) events.RunID {
+	t.Helper()
+	d.process("tools").term(t)
+	armed := d.armed("tools", "tools.acted["+j.Job+"]=kill")
+	id := d.startJob(t, j)
+	armed.ended(t)
+	if n := len(d.out.of(j.Do[0], j.Job)); n != 1 {
+		t.Fatalf("%d acts before the kill", n)
+	}
+	if n := d.count(t, `SELECT count(*) FROM tools.v_effects WHERE run_id = $1 AND state = 'intent'`, string(id)); n != 1 {
+		t.Fatalf("%d intents are recorded before the act", n)
+	}
+	d.start("tools")
+	return id
+}
+
+func killToolsRetry(t *testing.T, d *deployment) {
+	j := job{Job: "kill-tools-retry", Do: []string{"pay"}}
+	d.finished(t, d.killTools(t, j), j, 0)
+	all := d.out.of("pay", j.Job)
+	if len(all) != 2 || all[0].key != all[1].key || all[0].key == "" {
+		t.Errorf("the shop was asked with %+v, want twice with one key", all)
+	}
+}
+
+func killToolsAsk(t *testing.T, d *deployment) {
+	j := job{Job: "kill-tools-ask", Do: []string{"send"}}
+	id := d.killTools(t, j)
+	doubt := d.approval(t, id, events.ApprovalDoubt)
+	if n := d.count(t, `SELECT count(*) FROM tools.v_effects WHERE state = 'unknown'`); n != 1 {
+		t.Errorf("%d effects are in doubt, want 1", n)
+	}
+	out, bad, code := d.cli(t, "effects", "list", "--state", "unknown", "--run", string(id), "--json")
+	var page client.Page[client.Effect]
+	if err := json.Unmarshal([]byte(out), &page); code != 0 || err != nil || len(page.Items) != 1 {
+		t.Fatalf("exit %d, %v: %s%s", code, err, out, bad)
+	}
+	if out, bad, code = d.cli(t, "effects", "resolve", page.Items[0].EffectID, "happened", "--result", `{"receipt":"seen in the shop"}`); code != 0 {
+		t.Fatalf("exit %d: %s%s", code, out, bad)
+	}
+	d.finished(t, id, j, 0)
+	if n := len(d.out.of("send", j.Job)); n != 1 {
+		t.Errorf("the shop was asked %d times", n)
+	}
+	if n := d.count(t, `SELECT count(*) FROM tools.v_effects WHERE state = 'unknown'`); n != 0 {
+		t.Errorf("%d effects are still in doubt", n)
+	}
+	// The question that it made superfluous is gone.
+	until(t, "the question to be closed", func() bool {
+		a, err := d.approver.Approval(t.Context(), doubt.ApprovalID)
+		return err == nil && a.State != "pending"
+	})
+}
+
+// killTrigger loses the answer of an accepted start: the sender does not know
+// that it counts, and its repeat changes nothing.
+func killTrigger(t *testing.T, d *deployment) {
+	d.process("trigger").term(t)
+	armed := d.armed("trigger", "trigger.committed=kill")
+	j := job{Job: "kill-trigger", Do: []string{"pay"}}
+	_, err := d.once(t).Start(t.Context(), client.StartRequest{Agent: "clerk", Input: j.input(), IdempotencyKey: j.Job})
+	if client.StatusOf(err) != http.StatusServiceUnavailable {
+		t.Fatalf("the killed trigger answered %v, want 503 from the edge", err)
+	}
+	armed.ended(t)
+	var id string
+	if err := d.db.QueryRow(t.Context(), `SELECT run_id FROM trigger.v_deliveries WHERE input->>'job' = $1`, j.Job).Scan(&id); err != nil {
+		t.Fatalf("the start is not committed: %v", err)
+	}
+	d.start("trigger")
+	d.finished(t, events.RunID(id), j, 0) // although nobody has asked again
+	again, err := d.once(t).Start(t.Context(), client.StartRequest{Agent: "clerk", Input: j.input(), IdempotencyKey: j.Job})
+	if err != nil || string(again.RunID) != id || !again.Replayed {
+		t.Errorf("the repeat started %+v, %v, want run %s", again, err, id)
+	}
+	d.finished(t, events.RunID(id), j, 0)
+}
+
+func killApprovals(t *testing.T, d *deployment) {
+	d.process("approvals").term(t)
+	armed := d.armed("approvals", "approvals.committed=kill")
+	j := job{Job: "kill-approvals", Do: []string{"order"}}
+	id := d.startJob(t, j)
+	question := d.approval(t, id, events.ApprovalAction)
+	yes := client.Decision{Decision: "approve", Digest: question.Digest}
+	if _, err := d.once(t).Decide(t.Context(), question.ApprovalID, yes); client.StatusOf(err) != http.StatusServiceUnavailable {
+		t.Fatalf("the killed service answered %v, want 503 from the edge", err)
+	}
+	armed.ended(t)
+	d.start("approvals")
+	d.finished(t, id, j, 0) // the decision counts, although nobody was told
+	again, err := d.approver.Decide(t.Context(), question.ApprovalID, yes)
+	if err == nil && !again.Repeated || err != nil && !strings.Contains(err.Error(), "decided") {
+		t.Errorf("the repeat: %+v, %v", again, err)
+	}
+	if n := d.count(t, `SELECT count(*) FROM runner.v_events WHERE run_id = $1 AND kind = $2`, string(id), events.FactApprovalDecided); n != 1 {
+		t.Errorf("the run took %d decisions, want 1", n)
+	}
+}
