@@ -384,3 +384,27 @@ func TestRecovery_StopHandsOver(t *testing.T) {
 		t.Errorf("handed over after %s, want well under a second", took)
 	}
 }
+
+// The tools service took a call and lost it. Asking again under the message id
+// that the stream still remembers would be swallowed; a fresh one gets through.
+func TestRecovery_NudgeGetsThroughTheDuplicateWindow(t *testing.T) {
+	r := newRig(t)
+	m := &script{answer: lookThenChange}
+	r.worker(m, func(c *runner.Config) { c.DoctorEvery = 200 * time.Millisecond })
+	var seen atomic.Int64
+	calls := receive(r, events.StreamTools, events.ToolConsumer("default"), func(c events.CallTool) {
+		if seen.Add(1) > 1 {
+			r.finish(c, events.CallSucceeded, `1`)
+		}
+	})
+	r.approvals(events.Approve)
+	id := r.start(events.KindAgent, "clerk", `{}`)
+	r.eventually("the call was taken", func() bool { return len(calls.all()) == 1 }, func() string { return r.journalText(id) })
+	if _, err := r.sql.Exec(t.Context(), `UPDATE runner.pending SET next_nudge = clock_timestamp()`); err != nil {
+		t.Fatal(err)
+	}
+	r.reaches(id, events.StatusCompleted)
+	if first, second := calls.all()[0], calls.all()[1]; first.CallID != second.CallID || first.Key != second.Key {
+		t.Errorf("asked again about another call: %+v, then %+v", first, second)
+	}
+}
