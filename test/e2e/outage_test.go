@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+
+	"github.com/holdfast-run/holdfast/internal/pgtest"
+	"github.com/holdfast-run/holdfast/pkg/client"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// TestOutage takes away what the services stand on. None of them is started
+// again.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t)
+	d := deploy(t, server.URL()).runners(1)
+	t.Run("Postgres", func(t *testing.T) { withoutPostgres(t, d, server) })
+	t.Run("NATS", func(t *testing.T) { withoutNATS(t, d) })
+	for _, name := range append([]string{"runner-1", "edge"}, services...) {
+		select {
+		case <-d.process(name).done:
+			t.Errorf("%s has ended: %s", name, d.process(name).cmd.ProcessState)
+		default:
+		}
+	}
+}
+
+// withoutPostgres lets a model answer while there is no database.
+func withoutPostgres(t *testing.T, d *deployment, server *pgtest.Server) {
+	j := job{Job: "without-postgres", Do: []string{"read", "send"}}
+	h := d.out.hold(t, j.Job, 1)
+	id := d.startJob(t, j)
+	h.wait(t)
+	server.Stop()
+	start := []byte(`{"input":{"job":"refused","do":["pay"]}}`)
+	for name, r := range map[string]struct {
+		method, path string
+		body         []byte
+	}{
+		"a start":     {http.MethodPost, "/v1/agents/clerk/runs", start},
+		"a run":       {http.MethodGet, "/v1/runs/" + string(id), nil},
+		"runs":        {http.MethodGet, "/v1/runs", nil},
+		"a command":   {http.MethodPost, "/v1/runs/" + string(id) + "/pause", []byte("{}")},
+		"definitions": {http.MethodGet, "/v1/resources", nil},
+		"approvals":   {http.MethodGet, "/v1/approvals", nil},
+		"effects":     {http.MethodGet, "/v1/effects", nil},
+		"deliveries":  {http.MethodGet, "/v1/deliveries", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantUnavailable(t, d.send(t, r.method, r.path, d.token, r.body, nil))
+		})
+	}
+	t.Run("a webhook", func(t *testing.T) {
+		a, err := d.deliver(t, "/hooks/jobs", "msg_refused", job{Job: "refused", Do: []string{"pay"}}.input())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantUnavailable(t, a)
+	})
+	h.release()
+	until(t, "the model's answer", func() bool { return d.out.model.Count(string(id)).Answered == 2 })
+	server.Start()
+	until(t, "the doors to open again", func() bool {
+		return d.send(t, http.MethodGet, "/v1/runs", d.token, nil, nil).status == http.StatusOK
+	})
+	d.finished(t, id, j, 0) // the answer that came in between was kept and not asked for again
+	next := errand("after-postgres")
+	a, err := d.deliver(t, "/hooks/jobs", "msg_after", next.input())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.walk(t, accepted(t, a).RunID, next, "webhook")
+	if n := d.count(t, `SELECT count(*) FROM trigger.v_deliveries WHERE input->>'job' = 'refused'`); n != 0 {
+		t.Errorf("%d starts were taken that were answered with 503", n)
+	}
+}
+
+func wantUnavailable(t *testing.T, a answer) {
+	t.Helper()
+	if after, err := strconv.Atoi(a.header.Get("Retry-After")); a.status != http.StatusServiceUnavailable || err != nil || after < 1 {
+		t.Errorf("%d with Retry-After %q, want 503 and a wait: %s", a.status, a.header.Get("Retry-After"), a.body)
+		return
+	}
+	var p client.Error
+	a.into(t, &p)
+	if p.Code == "" {
+		t.Errorf("no problem: %s", a.body)
+	}
+}
+
+// withoutNATS starts and decides while nothing can be announced.
+func withoutNATS(t *testing.T, d *deployment) {
+	waiting := errand("waits-for-a-yes")
+	asked := d.startJob(t, waiting)
+	question := d.approval(t, asked, events.ApprovalAction)
+	d.process("nats").kill(t)
+
+	byAPI, byHook := job{Job: "without-nats-api", Do: []string{"pay"}}, job{Job: "without-nats-hook", Do: []string{"send"}}
+	body := []byte(`{"input":` + string(byAPI.input()) + `}`)
+	first := accepted(t, d.send(t, http.MethodPost, "/v1/agents/clerk/runs", d.token, body, map[string]string{"Idempotency-Key": byAPI.Job}))
+	a, err := d.deliver(t, "/hooks/jobs", "msg_without_nats", byHook.input())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := accepted(t, a)
+	for _, s := range []client.Started{first, second} {
+		if r, err := d.operator.Run(t.Context(), s.RunID); err != nil || r.Status != events.StatusQueued {
+			t.Errorf("run %s is %q, %v, want queued", s.RunID, r.Status, err)
+		}
+	}
+	if _, err := d.approver.Decide(t.Context(), question.ApprovalID, client.Decision{Decision: "approve"}); err != nil {
+		t.Errorf("a decision while NATS is away: %v", err)
+	}
+	d.start("nats")
+	d.finished(t, first.RunID, byAPI, 0)
+	d.finished(t, second.RunID, byHook, 0)
+	d.finished(t, asked, waiting, 0)
+}
