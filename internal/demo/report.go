@@ -77,7 +77,7 @@ func judge(f facts) report {
 		r.checkBudget(f.Budget)
 		r.checkModel(f)
 	} else {
-		r.Relaxed = "a real model decides what it asks for: the checks of child 17's requests, shop 23's pages and the night's budget need the script and were left out"
+		r.Relaxed = "a real model decides what it asks for: the checks of child 17's requests, shop 23's pages and the night's budget need the script and were left out, and the time to resume holds the model's own time, so it has no limit"
 	}
 	r.expect("the incidents went as planned", len(f.Incidents) == 0, "no deviation", fmt.Sprintf("%d: %v", len(f.Incidents), f.Incidents))
 	r.OK = true
@@ -125,17 +125,20 @@ func (r *report) measures(f facts) {
 		return fmt.Sprintf("%.1f %%", 100*float64(good)/float64(n))
 	}
 	r.Resume = resumeReport{N: len(times), P50Sec: percentile(times, 50).Seconds(), P99Sec: percentile(times, 99).Seconds(), MaxSec: percentile(times, 100).Seconds()}
+	inTime := percentile(times, 99) <= resumeLimit
 	r.Measures = []measure{
 		{"resumption success", share(resumed, interrupted), resumed, interrupted, interrupted > 0 && resumed == interrupted},
 		{"duplicate-action rate", share(f.Tally.Duplicates, f.Tally.Effects), f.Tally.Duplicates, f.Tally.Effects, f.Tally.Effects > 0 && f.Tally.Duplicates == 0},
 		{"run completion rate", share(completed, f.Expected), completed, f.Expected, f.Expected > 0 && completed == f.Expected && len(f.Runs) == f.Expected},
 		{
 			"time to resume", fmt.Sprintf("p50 %.2f s, p99 %.2f s", r.Resume.P50Sec, r.Resume.P99Sec), len(times), len(times),
-			len(times) >= minResumes && len(times) == interrupted && percentile(times, 99) <= resumeLimit,
+			len(times) >= minResumes && len(times) == interrupted && (inTime || !f.Scripted),
 		},
 	}
 	r.expect("runs that a killed runner had claimed", len(times) >= minResumes, fmt.Sprintf("at least %d", minResumes), fmt.Sprint(len(times)))
-	r.expect("time to resume p99", len(times) > 0 && percentile(times, 99) <= resumeLimit, fmt.Sprintf("at most %v over n > 0", resumeLimit), fmt.Sprintf("%.2f s, n %d", r.Resume.P99Sec, len(times)))
+	if f.Scripted {
+		r.expect("time to resume p99", len(times) > 0 && inTime, fmt.Sprintf("at most %v over n > 0", resumeLimit), fmt.Sprintf("%.2f s, n %d", r.Resume.P99Sec, len(times)))
+	}
 	alone := slices.ContainsFunc(f.Kills, func(k runnerKill) bool { return k.Alive < 1 })
 	r.expect("other runners alive while a resume is measured", len(f.Kills) > 0 && !alone, "at least 1 at each kill", fmt.Sprintf("%d kills, a lonely one: %v", len(f.Kills), alone))
 	r.expect("runs of the night", len(f.Runs) == f.Expected, fmt.Sprint(f.Expected), fmt.Sprint(len(f.Runs)))

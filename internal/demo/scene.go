@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -213,7 +214,7 @@ func (s *scene) claimsHit() int {
 
 // busiest is the worker with the most claims; it waits up to 3 s for one.
 func (s *scene) busiest(ctx context.Context) string {
-	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(s.patience(3 * time.Second)); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		if family, err := s.truth.family(ctx, s.flow); err == nil {
 			count := map[string]int{}
 			best := ""
@@ -294,9 +295,9 @@ func (s *scene) lostCalls(ctx context.Context, over map[int]bool, claims []claim
 }
 
 // gather waits until the worker has claimed enough runs: at least 0.2 s, at most
-// 4 s.
+// 4 s, or 40 s for a real model.
 func (s *scene) gather(ctx context.Context, worker string, want int) {
-	for began := time.Now(); ctx.Err() == nil && time.Since(began) < 4*time.Second; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < s.patience(4*time.Second); time.Sleep(20 * time.Millisecond) {
 		claims, err := s.truth.claims(ctx, worker)
 		if err == nil && len(claims) >= want && time.Since(began) > 200*time.Millisecond {
 			return
@@ -305,10 +306,10 @@ func (s *scene) gather(ctx context.Context, worker string, want int) {
 }
 
 // follow waits for the first journal row of each claimed run after the kill, at
-// most 8 s.
+// most 8 s, or 80 s for a real model.
 func (s *scene) follow(ctx context.Context, kill *runnerKill) {
 	left := len(kill.Claims)
-	for deadline := time.Now().Add(8 * time.Second); left > 0 && time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(15 * time.Millisecond) {
+	for deadline := time.Now().Add(s.patience(8 * time.Second)); left > 0 && time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(15 * time.Millisecond) {
 		for i := range kill.Claims {
 			c := &kill.Claims[i]
 			if c.FirstSeq != 0 {
@@ -351,12 +352,16 @@ func (s *scene) natsDies(ctx context.Context) {
 // that does not: the night's one doubt. Nothing else is being written meanwhile.
 func (s *scene) toolsDie(ctx context.Context) {
 	blind, honest := s.plan.ToolsShop, s.plan.ReplayShop
-	for deadline := time.Now().Add(12 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		if _, shops := s.desk.waits(); shops[blind] && shops[honest] {
+	for deadline := time.Now().Add(s.patience(12 * time.Second)); ; time.Sleep(100 * time.Millisecond) {
+		_, shops := s.desk.waits()
+		if !s.scripted { // a real model proposes where it sees a reason
+			honest, blind = pickShop(shops, honest, true), pickShop(shops, blind, false)
+		}
+		if shops[blind] && shops[honest] {
 			break
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			s.deviate("%s and %s did not both propose a price within 12 s", honest, blind)
+			s.deviate("%s and %s did not both propose a price in time", honest, blind)
 			return
 		}
 		s.desk.release(ctx, 1) // make room in the flow's window
@@ -364,6 +369,28 @@ func (s *scene) toolsDie(ctx context.Context) {
 	s.landed(ctx)
 	s.toolsDieAt(ctx, honest, s.repeated)
 	s.toolsDieAt(ctx, blind, s.doubtSettled)
+}
+
+// pickShop is the shop that the plan names while it waits, else any of the kind
+// that does.
+func pickShop(waiting map[string]bool, planned string, honoured bool) string {
+	if waiting[planned] {
+		return planned
+	}
+	for _, shop := range slices.Sorted(maps.Keys(waiting)) {
+		if shopNumber(shop) != 0 && honours(shop) == honoured {
+			return shop
+		}
+	}
+	return planned
+}
+
+// patience stretches a limit for a real model, which takes seconds to answer.
+func (s *scene) patience(d time.Duration) time.Duration {
+	if s.scripted {
+		return d
+	}
+	return 10 * d
 }
 
 // toolsDieAt approves the price of a shop, kills the process that writes it
@@ -513,7 +540,7 @@ func (s *scene) deploy(ctx context.Context) {
 
 // releaseSome decides up to n proposals, waiting up to 3 s for the first.
 func (s *scene) releaseSome(ctx context.Context, n int) int {
-	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(30 * time.Millisecond) {
+	for deadline := time.Now().Add(s.patience(3 * time.Second)); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(30 * time.Millisecond) {
 		if free, _ := s.desk.waits(); free > 0 {
 			break
 		}
@@ -597,7 +624,7 @@ func (s *scene) showProgress(ctx context.Context) {
 // finish waits for the end of the flow and then for quiet: late repeats arrive
 // within one acknowledgement wait.
 func (s *scene) finish(ctx context.Context) error {
-	deadline := time.Now().Add(40 * time.Second)
+	deadline := time.Now().Add(s.patience(40 * time.Second))
 	for {
 		r, err := s.operator.run(ctx, s.flow)
 		if err == nil && (r.Status == "completed" || r.Status == "failed" || r.Status == "cancelled" || r.Status == "expired") {
@@ -608,7 +635,7 @@ func (s *scene) finish(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if time.Now().After(deadline) {
-			s.deviate("the night did not end within 40 s: status %q, %v", r.Status, err)
+			s.deviate("the night did not end in time: status %q, %v", r.Status, err)
 			break
 		}
 		time.Sleep(60 * time.Millisecond)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 )
@@ -18,7 +19,9 @@ type tally struct {
 	Replayed   int `json:"replayed"`   // arrivals that a shop recognised by their key
 	Refused    int `json:"refused"`
 	Keyless    int `json:"keyless"` // arrivals without an Idempotency-Key
-	// Doubled lists the business keys with more than one effect.
+	// PerKey lists every business key in order, Doubled those with more than one
+	// effect.
+	PerKey  []keyTally `json:"per_business_key"`
 	Doubled []keyTally `json:"doubled,omitempty"`
 
 	byKey map[string]*keyTally
@@ -68,21 +71,17 @@ func parseTally(r io.Reader) (tally, error) {
 	if err := lines.Err(); err != nil {
 		return tally{}, fmt.Errorf("pricing file: %w", err)
 	}
-	for _, k := range t.byKey {
+	for _, business := range slices.Sorted(maps.Keys(t.byKey)) {
+		k := *t.byKey[business]
+		t.PerKey = append(t.PerKey, k)
 		if k.Effects > 0 {
 			t.Keys++
 		}
 		if k.Effects > 1 {
 			t.Duplicates += k.Effects - 1
-			t.Doubled = append(t.Doubled, *k)
+			t.Doubled = append(t.Doubled, k)
 		}
 	}
-	slices.SortFunc(t.Doubled, func(a, b keyTally) int {
-		if a.Business < b.Business {
-			return -1
-		}
-		return 1
-	})
 	return t, nil
 }
 

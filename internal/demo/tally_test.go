@@ -86,6 +86,11 @@ func TestOracle(t *testing.T) {
 	}
 	want := tally{
 		Arrivals: 7, Effects: 4, Keys: 3, Duplicates: 1, Replayed: 1, Refused: 2, Keyless: 1,
+		PerKey: []keyTally{
+			{Business: "2026-11-29/shop-01/widget", Shop: "shop-01", Arrivals: 2, Effects: 1},
+			{Business: "2026-11-29/shop-02/widget", Shop: "shop-02", Arrivals: 1, Effects: 1},
+			{Business: "2026-11-29/shop-16/widget", Shop: "shop-16", Arrivals: 2, Effects: 2},
+		},
 		Doubled: []keyTally{{Business: "2026-11-29/shop-16/widget", Shop: "shop-16", Arrivals: 2, Effects: 2}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(tally{})); diff != "" {
