@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 
 	"github.com/alecthomas/kong"
 
@@ -17,7 +18,7 @@ import (
 type DemoCmd struct {
 	Seed    *uint64 `help:"Which processes are hit, and when. The same seed gives the same plan; without one it is drawn and printed first."`
 	Model   string  `placeholder:"NAME" help:"Use this model of Anthropic instead of the scripted one; needs ANTHROPIC_API_KEY. Checks that need the script are left out, and the report says so."`
-	Example string  `type:"existingdir" placeholder:"DIR" help:"Folder with the example's YAML (default: examples/competitor-monitor of this build)."`
+	Example string  `type:"existingdir" placeholder:"DIR" help:"Folder with the example's YAML (default: examples/competitor-monitor here, else in the source tree that the binary was built into)."`
 	JSON    bool    `name:"json" help:"Print the report as JSON; progress goes to standard error."`
 	Keep    bool    `help:"Keep data and logs also when everything holds."`
 }
@@ -47,7 +48,7 @@ func (c *DemoCmd) Run(ctx context.Context, k *kong.Context) error {
 	if err != nil {
 		return err
 	}
-	example, err := exampleFiles(c.Example)
+	example, err := exampleFiles(c.Example, binary)
 	if err != nil {
 		return usage(err)
 	}
@@ -69,14 +70,21 @@ func (c *DemoCmd) Run(ctx context.Context, k *kong.Context) error {
 }
 
 // exampleFiles opens the example's folder.
-func exampleFiles(dir string) (fs.FS, error) {
+func exampleFiles(dir, binary string) (fs.FS, error) {
+	candidates := []string{dir}
 	if dir == "" {
-		dir = "examples/competitor-monitor"
+		const name = "examples/competitor-monitor"
+		candidates = []string{name, filepath.Join(filepath.Dir(binary), "..", name)}
 	}
-	if _, err := os.Stat(dir); err != nil {
-		return nil, fmt.Errorf("the example is not there (%w); start the demo in the source tree or name it with --example", err)
+	var errs []error
+	for _, c := range candidates {
+		info, err := os.Stat(c)
+		if err == nil && info.IsDir() {
+			return os.DirFS(c), nil
+		}
+		errs = append(errs, err)
 	}
-	return os.DirFS(dir), nil
+	return nil, fmt.Errorf("the example is not there; start the demo in the source tree or name the folder with --example: %w", errors.Join(errs...))
 }
 
 // isTerminal reports whether f shows what is written to a person.
