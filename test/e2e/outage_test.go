@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/pkg/client"
@@ -61,6 +62,14 @@ func withoutPostgres(t *testing.T, d *deployment, server *pgtest.Server) {
 	})
 	h.release()
 	until(t, "the model's answer", func() bool { return d.out.model.Count(string(id)).Answered == 2 })
+	// Longer than a message, a claim or a heartbeat is kept for the living.
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+		wantUnavailable(t, d.send(t, http.MethodPost, "/v1/agents/clerk/runs", d.token, start, nil))
+		if answers(t.Context(), "http://"+d.process("runner-1").health+"/ready") {
+			t.Error("the runner says that it is ready")
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 	server.Start()
 	until(t, "the doors to open again", func() bool {
 		return d.send(t, http.MethodGet, "/v1/runs", d.token, nil, nil).status == http.StatusOK

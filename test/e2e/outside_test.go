@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-run/holdfast/internal/scriptmodel"
 )
@@ -40,6 +41,7 @@ type outside struct {
 	mu       sync.Mutex
 	arrivals []arrival
 	held     map[string]*hold
+	thinking time.Duration // of the model, for every answer
 }
 
 // arrival is one request that asked the shop for an effect.
@@ -48,7 +50,7 @@ type arrival struct{ act, job, key string }
 func newOutside(t *testing.T) *outside {
 	t.Helper()
 	o := &outside{held: map[string]*hold{}}
-	o.model = scriptmodel.New(scriptmodel.Config{Script: script, BeforeAnswer: o.beforeAnswer})
+	o.model = scriptmodel.New(scriptmodel.Config{Script: script, BeforeAnswer: o.beforeAnswer, Fault: o.fault})
 	model := httptest.NewServer(o.model)
 	t.Cleanup(model.Close)
 	mux := http.NewServeMux()
@@ -66,6 +68,19 @@ func newOutside(t *testing.T) *outside {
 		}
 	})
 	return o
+}
+
+func (o *outside) fault(scriptmodel.Request, int) scriptmodel.Fault {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return scriptmodel.Fault{Delay: o.thinking}
+}
+
+// think makes the model take its time.
+func (o *outside) think(d time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.thinking = d
 }
 
 func (o *outside) act(w http.ResponseWriter, r *http.Request) {
