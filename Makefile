@@ -65,9 +65,15 @@ lint: setup-run ## gofmt and go vet
 	@for script in scripts/go scripts/setup.sh; do sh -n $$script; done; bash -n .ci/run
 	$(GO) vet ./...
 
+.PHONY: check-broken
+check-broken: ## that the broken demo reports duplicates and fails
+	@log=$$(mktemp); trap 'rm -rf $$log $$(sed -n "s/^data and logs are in //p" $$log)' EXIT; \
+	echo "the demo with a broken ledger, which must fail:"; \
+	if $(MAKE) demo-broken >$$log 2>&1; then cat $$log; echo "the broken ledger went unnoticed"; exit 1; fi; \
+	grep -m 1 '^FAILED  duplicate-action rate' $$log || { cat $$log; echo "it failed for another reason than duplicates"; exit 1; }
+
 .PHONY: check-all
-check-all: test demo soak ## test, demo and soak, and that the broken demo fails
-	@if $(MAKE) demo-broken; then echo "the broken ledger went unnoticed"; exit 1; else echo "the broken ledger was noticed, as it must"; fi
+check-all: test demo check-broken soak ## all of that and the soak: takes about half an hour
 
 .PHONY: gen
 gen: setup-run ## rewrite generated files
