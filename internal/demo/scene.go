@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -636,6 +637,7 @@ func (s *scene) finish(ctx context.Context) error {
 		}
 		if time.Now().After(deadline) {
 			s.deviate("the night did not end in time: status %q, %v", r.Status, err)
+			s.explain(ctx)
 			break
 		}
 		time.Sleep(60 * time.Millisecond)
@@ -645,6 +647,27 @@ func (s *scene) finish(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+// explain says what the first runs that did not end wait for.
+func (s *scene) explain(ctx context.Context) {
+	family, err := s.truth.family(ctx, s.flow)
+	if err != nil {
+		s.p.say("runs: %v", err)
+		return
+	}
+	told := 0
+	for _, c := range family {
+		if c.Status == "completed" || c.RunID == s.flow || told == 5 {
+			continue
+		}
+		told++
+		var why json.RawMessage
+		if err := s.operator.call(ctx, http.MethodGet, "/v1/runs/"+c.RunID+"/why", nil, &why); err != nil {
+			why = json.RawMessage(err.Error())
+		}
+		s.p.say("%s, run %s, is %s: %.400s", conversationOf(s.flow, c), c.RunID, c.Status, why)
+	}
 }
 
 // collect reads everything the verdict needs.
