@@ -104,6 +104,10 @@ func withoutNATS(t *testing.T, d *deployment) {
 	waiting := errand("waits-for-a-yes")
 	asked := d.startJob(t, waiting)
 	question := d.approval(t, asked, events.ApprovalAction)
+	thinking := job{Job: "thinks-through-it", Do: []string{"read", "send"}}
+	h := d.out.hold(t, thinking.Job, 1)
+	thought := d.startJob(t, thinking)
+	h.wait(t)
 	d.process("nats").kill(t)
 
 	byAPI, byHook := job{Job: "without-nats-api", Do: []string{"pay"}}, job{Job: "without-nats-hook", Do: []string{"send"}}
@@ -122,7 +126,12 @@ func withoutNATS(t *testing.T, d *deployment) {
 	if _, err := d.approver.Decide(t.Context(), question.ApprovalID, client.Decision{Decision: "approve"}); err != nil {
 		t.Errorf("a decision while NATS is away: %v", err)
 	}
+	h.release() // the answer is kept, its call cannot be sent yet
+	until(t, "the model's answer in the journal", func() bool {
+		return d.count(t, `SELECT count(*) FROM runner.v_events WHERE run_id = $1 AND kind = $2`, string(thought), events.FactModelAnswered) == 2
+	})
 	d.start("nats")
+	d.finished(t, thought, thinking, 0)
 	d.finished(t, first.RunID, byAPI, 0)
 	d.finished(t, second.RunID, byHook, 0)
 	d.finished(t, asked, waiting, 0)
