@@ -44,6 +44,10 @@ type Consumption struct {
 	// Hold reports whether the process may still claim what it holds; while it
 	// is false no InProgress is sent. Nil means always.
 	Hold func() bool
+	// Take reports whether the process may take new work; while it is false
+	// nothing is pulled. A worker that others would judge dead must not be given
+	// what it could not work on. Nil means always.
+	Take func() bool
 	// Reject stores a message that no retry can cure: a terminal fault of Handle
 	// (code and err are the fault's) or one that could not be decoded (code
 	// "decode"; then only Subject, Data, Stream, StreamSeq and Delivered are

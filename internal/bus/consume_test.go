@@ -473,3 +473,24 @@ func (s *slots) Release() {
 }
 
 func (s *slots) free() int { return len(s.ch) }
+
+// A process that others would judge dead is given nothing until it is back.
+func TestConsume_TakeFalsePullsNothing(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	b := s.provisioned("a")
+	var runs atomic.Int32
+	var may atomic.Bool
+	consume(t, b, bus.Consumption{Take: may.Load, Handle: func(context.Context, events.Received) error { runs.Add(1); return nil }})
+	publish(t, b, fact(1))
+	time.Sleep(500 * time.Millisecond) // several looks
+	if n := runs.Load(); n != 0 {
+		t.Fatalf("%d messages were taken", n)
+	}
+	lag, err := b.Lag(t.Context(), events.StreamRuns, events.ConsumerRunner)
+	if err != nil || lag.Pending != 1 || lag.AckPending != 0 {
+		t.Fatalf("lag %+v (%v), want the message to wait for others", lag, err)
+	}
+	may.Store(true)
+	eventually(t, 5*time.Second, "it is taken", func() bool { return runs.Load() == 1 })
+}

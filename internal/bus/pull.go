@@ -34,6 +34,9 @@ type puller struct {
 	created  time.Time // of the stream
 }
 
+// takePoll is how often Take is asked again after a no.
+const takePoll = 100 * time.Millisecond
+
 var errStopped = errors.New("consumer stopped")
 
 // loop pulls until the consumer stops.
@@ -43,6 +46,13 @@ func (k *Consumer) loop() {
 	p := &k.puller
 	failures := 0
 	for !k.stopping() {
+		if k.c.Take != nil && !k.c.Take() {
+			select {
+			case <-k.stop:
+			case <-time.After(takePoll):
+			}
+			continue
+		}
 		err := p.ready(patience(failures))
 		if err == nil {
 			if k.c.Slots != nil {

@@ -23,7 +23,7 @@ type Inbox struct {
 }
 
 // New returns an inbox that is not consuming yet. hold reports whether this
-// process may keep what it claimed; see bus.Consumption.
+// process may keep what it claimed and take more; see bus.Consumption.
 func New(b *bus.Bus, s *runner.Service, cfg runner.Config, store runner.Store, hold func() bool) *Inbox {
 	reject := func(ctx context.Context, m events.Received, code string, err error) error {
 		return store.Reject(ctx, m, code, err.Error())
@@ -33,11 +33,11 @@ func New(b *bus.Bus, s *runner.Service, cfg runner.Config, store runner.Store, h
 			// A fact whose commit took the claim goes on to make the call, so
 			// there is a handler for each slot on top of those for facts.
 			Stream: events.StreamRuns, Durable: events.ConsumerRunner, Workers: fastWorkers + cfg.ModelSlots,
-			Handle: s.Handle, Hold: hold, Reject: reject,
+			Handle: s.Handle, Hold: hold, Take: hold, Reject: reject,
 		},
 		{
 			Stream: events.StreamRuns, Durable: events.ConsumerRunnerStep, Slots: s.Slots(),
-			Handle: s.HandleStep, Hold: hold, Reject: reject,
+			Handle: s.HandleStep, Hold: hold, Take: hold, Reject: reject,
 		},
 	}}
 }

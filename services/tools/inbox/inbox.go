@@ -14,7 +14,7 @@ func Consume(b *bus.Bus, hold func() bool) func(context.Context, tools.Consumpti
 	return func(ctx context.Context, c tools.Consumption) (tools.Stopper, error) {
 		bc := bus.Consumption{
 			Stream: c.Stream, Durable: c.Durable, Workers: c.Workers,
-			Handle: c.Handle, Hold: hold, Reject: c.Reject,
+			Handle: c.Handle, Hold: hold, Take: hold, Reject: c.Reject,
 		}
 		if c.Slots != nil {
 			bc.Slots = c.Slots
