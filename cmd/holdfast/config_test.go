@@ -108,18 +108,25 @@ came from. ` + "`holdfast dev`" + ` takes the same ones, and ` + "`--data-dir`" 
 		if n.Name != "serve" {
 			continue
 		}
-		group := ""
+		var titles []string // in the order of the help
+		rows := map[string]string{}
 		for _, f := range n.Flags {
-			if f.Group != nil && f.Group.Title != group {
-				group = f.Group.Title
-				fmt.Fprintf(&b, "\n## %s\n\n| flag | default | what |\n|---|---|---|\n", strings.TrimSuffix(group, ":"))
+			if f.Group == nil {
+				continue // --help
+			}
+			title := strings.TrimSuffix(f.Group.Title, ":")
+			if rows[title] == "" {
+				titles = append(titles, title)
 			}
 			def := ""
 			if f.Default != "" {
 				def = "`" + f.Default + "`"
 			}
 			help := strings.ReplaceAll(strings.ReplaceAll(f.Help, " ("+f.Default+")", ""), "|", "\\|")
-			fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, def, help)
+			rows[title] += fmt.Sprintf("| `--%s` | %s | %s |\n", f.Name, def, help)
+		}
+		for _, title := range titles {
+			fmt.Fprintf(&b, "\n## %s\n\n| flag | default | what |\n|---|---|---|\n%s", title, rows[title])
 		}
 	}
 	want := b.String()
