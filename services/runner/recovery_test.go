@@ -408,3 +408,29 @@ func TestRecovery_NudgeGetsThroughTheDuplicateWindow(t *testing.T) {
 		t.Errorf("asked again about another call: %+v, then %+v", first, second)
 	}
 }
+
+// A message may come back to another worker while its owner lives (a late
+// InProgress, a restart of NATS): the other leaves the claim alone.
+func TestRecovery_RedeliveryLeavesTheLivingAlone(t *testing.T) {
+	r := newRig(t)
+	asked := make(chan struct{})
+	var once sync.Once
+	m := &script{answer: func(ctx context.Context, q runner.Request, n int) (runner.Answer, error) {
+		once.Do(func() { close(asked) })
+		time.Sleep(6 * time.Second) // three AckWaits
+		return said("slow"), nil
+	}}
+	a := r.worker(m)
+	id := r.start(events.KindAgent, "clerk", `{}`)
+	<-asked
+	a.mute()
+	r.worker(m)
+	r.reaches(id, events.StatusCompleted)
+	if n := m.count(id); n != 1 {
+		t.Errorf("%d model calls, want 1: a living worker was taken over", n)
+	}
+	var epoch, attempts int
+	if err := r.sql.QueryRow(t.Context(), `SELECT claim_epoch, attempts FROM runner.v_runs WHERE run_id = $1`, string(id)).Scan(&epoch, &attempts); err != nil || epoch != 1 || attempts != 0 {
+		t.Errorf("epoch %d, %d attempts (%v), want 1 and 0", epoch, attempts, err)
+	}
+}

@@ -253,11 +253,16 @@ func (w *worker) holding() bool {
 	return !w.frozen && w.beat.Holding()
 }
 
+// mute sends no InProgress any more: the worker lives, its messages come back.
+func (w *worker) mute() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.frozen = true
+}
+
 // freeze makes the others see a dead process: no heartbeat, no InProgress.
 func (w *worker) freeze() {
-	w.mu.Lock()
-	w.frozen = true
-	w.mu.Unlock()
+	w.mute()
 	w.stopBeat()
 }
 
