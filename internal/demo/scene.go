@@ -257,6 +257,7 @@ func (s *scene) killRunner(ctx context.Context, worker string, want int, point s
 	if err != nil {
 		s.deviate("claims of %s: %v", worker, err)
 	}
+	time.Sleep(200 * time.Millisecond) // a last request may still be on the wire; a takeover takes longer
 	for _, c := range claims {
 		kill.Claims = append(kill.Claims, claimFact{RunID: c.RunID, Seq: c.Seq})
 	}
@@ -295,15 +296,36 @@ func (s *scene) lostCalls(ctx context.Context, over map[int]bool, claims []claim
 	return ids
 }
 
-// gather waits until the worker has claimed enough runs: at least 0.2 s, at most
-// 4 s, or 40 s for a real model.
+// gather waits until the worker has claimed enough runs and the call of each of
+// them stands at the gate, so that none is answered and not yet recorded: at
+// most 4 s, or 40 s for a real model.
 func (s *scene) gather(ctx context.Context, worker string, want int) {
+	settled := 0
 	for began := time.Now(); ctx.Err() == nil && time.Since(began) < s.patience(4*time.Second); time.Sleep(20 * time.Millisecond) {
 		claims, err := s.truth.claims(ctx, worker)
-		if err == nil && len(claims) >= want && time.Since(began) > 200*time.Millisecond {
+		if err != nil || len(claims) < want || !s.allInFlight(ctx, claims) {
+			settled = 0
+			continue
+		}
+		if settled++; settled == 5 {
 			return
 		}
 	}
+}
+
+// allInFlight reports whether each claimed run has a call at the model server
+// that is not over. A real model's server does not say: then it is assumed.
+func (s *scene) allInFlight(ctx context.Context, claims []claimed) bool {
+	if !s.scripted {
+		return true
+	}
+	open := map[string]bool{}
+	for _, e := range s.model.Exchanges() {
+		if e.InFlight() {
+			open[s.runOf(ctx, e.Key)] = true
+		}
+	}
+	return !slices.ContainsFunc(claims, func(c claimed) bool { return !open[c.RunID] })
 }
 
 // follow waits for the first journal row of each claimed run after the kill, at
