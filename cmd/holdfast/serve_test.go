@@ -180,4 +180,10 @@ func TestMigrate_AdminTokenIsNotGuessable(t *testing.T) {
 			t.Fatalf("exit %d\n%s", code, text)
 		}
 	}
+	for _, namespace := range []string{"other", "No Namespace"} { // a token is for one namespace
+		text, code := output(t, append(env, "HOLDFAST_ADMIN_TOKEN="+adminToken, "HOLDFAST_ADMIN_NAMESPACE="+namespace), "migrate")
+		if code != exitUsage || !strings.Contains(text, "namespace") {
+			t.Errorf("the same token for the namespace %q: exit %d\n%s", namespace, code, text)
+		}
+	}
 }

@@ -284,16 +284,13 @@ func (d *deployment) journal(t *testing.T, id events.RunID) []events.RunEvent {
 	return p.Items
 }
 
-// inNamespace stores a token of another namespace, as the installer of a
-// multi-tenant server does, and returns its client.
+// inNamespace makes the first token of another namespace and returns its client.
 func (d *deployment) inNamespace(t *testing.T, namespace string) *client.Client {
 	t.Helper()
 	token := authn.NewToken()
-	hash := authn.HashToken(token)
-	_, err := d.db.Exec(t.Context(), `INSERT INTO catalog.tokens (id, hash, namespace, role, name, created_by)
-		VALUES ($1, $2, $3, 'admin', 'admin', 'e2e')`, "e2e-"+namespace, hash[:], namespace)
-	if err != nil {
-		t.Fatal(err)
+	env := append(slices.Clone(d.env), "HOLDFAST_ADMIN_TOKEN="+token, "HOLDFAST_ADMIN_NAMESPACE="+namespace)
+	if out, bad, code := command(t, env, "migrate"); code != 0 {
+		t.Fatalf("migrate: exit %d\n%s%s", code, out, bad)
 	}
 	d.mu.Lock()
 	d.tokens[namespace] = token

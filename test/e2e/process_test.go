@@ -86,7 +86,7 @@ func (s *process) ready(t *testing.T) {
 			t.Fatalf("%s ended while it started: %s\n%s", s.name, s.cmd.ProcessState, s.tail())
 		default:
 		}
-		return strings.Contains(s.tail(), "msg=ready") && answers(t.Context(), "http://"+s.health+"/ready")
+		return answers(t.Context(), "http://"+s.health+"/ready")
 	})
 }
 
