@@ -140,8 +140,11 @@ func (b *Beat) Run(ctx context.Context) error {
 	}
 }
 
+// stopPatience bounds how long Stop tries to reach the database.
+const stopPatience = 2 * time.Second
+
 // Stop ends Run and marks the row stopped, so that other workers take over at
-// once. From here on Fresh and Holding are false. It may be called twice.
+// once. It tries for two seconds at most. From here on Fresh and Holding are false. It may be called twice.
 func (b *Beat) Stop(ctx context.Context) error {
 	b.mu.Lock()
 	if !b.stopped {
@@ -150,6 +153,10 @@ func (b *Beat) Stop(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 
+	// A Postgres that is away must not eat the whole grace period: without the
+	// mark the others judge by the beat's age, a little later.
+	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
 	b.db.Lock()
 	defer b.db.Unlock()
 	err := Retry(ctx, func(ctx context.Context) error {

@@ -10,6 +10,8 @@ import (
 const (
 	ProviderStandard = "standard" // Standard Webhooks
 	ProviderGitHub   = "github"
+	ProviderStripe   = "stripe"
+	ProviderSlack    = "slack"
 	ProviderGeneric  = "generic" // HMAC-SHA256 of the body
 	ProviderNone     = "none"    // not signed: anyone who knows the URL can start runs
 )
@@ -47,7 +49,7 @@ func (w *Webhook) fill() {
 }
 
 func (w *Webhook) check(d *decoder, s spot) {
-	providers := []string{ProviderStandard, ProviderGitHub, ProviderGeneric, ProviderNone}
+	providers := []string{ProviderStandard, ProviderGitHub, ProviderStripe, ProviderSlack, ProviderGeneric, ProviderNone}
 	d.require(s.at("provider"), w.Provider != "", "one of "+strings.Join(providers, ", "))
 	if w.Provider != "" && d.oneOf(s.at("provider"), w.Provider, providers...) {
 		switch {

@@ -78,13 +78,17 @@ func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (De
 		err := d.add(events.FactLateResult, events.LateResult{Type: events.FactModelAnswered, Data: mustJSON(body)}, false)
 		return Decision{Facts: d.facts, State: d.state}, err
 	}
-	started := s.ToolCalls
+	begun := s.ToolCalls
 	for i, call := range a.Calls {
-		asked := s.judgeCall(plan, a, call, i, started)
-		if asked.Route == events.RouteSend || asked.Route == events.RouteAsk || asked.Route == events.RouteHold {
-			started++
+		asked := s.judgeCall(plan, a, call, i, begun)
+		if asked.Route == events.RouteSend {
+			begun++
 		}
 		body.Calls = append(body.Calls, asked)
+	}
+	facts := s.approvalRun(a, begun)
+	for i := range body.Calls {
+		s.gate(plan, &body.Calls[i], facts)
 	}
 	if err := d.add(events.FactModelAnswered, body, false); err != nil {
 		return Decision{}, err
@@ -95,9 +99,10 @@ func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (De
 	return Decision{Facts: d.facts, State: d.state}, nil
 }
 
-// judgeCall decides where call number index of an answer goes. started counts
-// the tool calls that the run has begun, those before this one included.
-func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, started int64) events.AskedCall {
+// judgeCall decides whether call number index of an answer is made at all.
+// begun counts the tool calls that the run has begun, those before this one
+// included.
+func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, begun int64) events.AskedCall {
 	seq := s.Seq + 1
 	asked := events.AskedCall{CallID: events.NewCallID(s.RunID, seq, index), ProviderID: call.ProviderID, Tool: call.Tool, Route: events.RouteAnswer}
 	refuse := func(code, format string, args ...any) events.AskedCall {
@@ -125,19 +130,27 @@ func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, start
 	if s.Cancel != nil {
 		return refuse("cancelled", "the run was cancelled before this call began")
 	}
-	if limit := s.ceiling("toolCalls", plan.Agent.Budget.ToolCalls); limit > 0 && started >= limit {
+	if limit := s.ceiling("toolCalls", plan.Agent.Budget.ToolCalls); limit > 0 && begun >= limit {
 		return refuse("budget", "the budget of %d tool calls is used up; this call was not made. Finish with what you have", limit)
 	}
 	asked.Route = events.RouteSend
-	if needed, policy := tool.ApprovalFor(args, s.approvalRun()); needed {
+	return asked
+}
+
+// gate sends a call that is made to a person first when its tool's policy says
+// so, and holds it back while the run is paused.
+func (s *State) gate(plan *Plan, asked *events.AskedCall, facts json.RawMessage) {
+	if asked.Route != events.RouteSend {
+		return
+	}
+	if needed, policy := plan.Tools[asked.Tool].ApprovalFor(asked.Args, facts); needed {
 		asked.Route = events.RouteAsk
-		asked.ApprovalID = events.NewApprovalID(asked.CallID, "a", seq)
-		asked.Bind = events.BindDigest(call.Tool, s.toolDigest(call.Tool), asked.ArgsDigest, policy)
+		asked.ApprovalID = events.NewApprovalID(asked.CallID, "a", s.Seq+1)
+		asked.Bind = events.BindDigest(asked.Tool, s.toolDigest(asked.Tool), asked.ArgsDigest, policy)
 	}
 	if s.Pause != nil {
 		asked.Route = events.RouteHold
 	}
-	return asked
 }
 
 func violations(bad []spec.Violation) string {
@@ -165,11 +178,13 @@ func (s *State) toolDigest(name string) events.Digest {
 	return ""
 }
 
-// approvalRun is what an approval condition may read of the run.
-func (s *State) approvalRun() json.RawMessage {
+// approvalRun is what an approval condition may read of the run: its counts
+// with this answer, as they stand in its row when the calls are made, so that
+// the ledger judges by the same.
+func (s *State) approvalRun(a Answer, toolCalls int64) json.RawMessage {
 	facts := spec.RunFacts{
 		ID: string(s.RunID), Namespace: s.Namespace, Agent: s.Started.Ref.Name, Labels: s.Started.Labels, Input: s.Started.Input,
-		Trigger: s.Started.Trigger, Principal: s.Started.Principal, ModelCalls: s.ModelCalls, ToolCalls: s.ToolCalls, Tokens: s.Usage.Total(),
+		Trigger: s.Started.Trigger, Principal: s.Started.Principal, ModelCalls: s.ModelCalls + 1, ToolCalls: toolCalls, Tokens: s.Usage.Total() + a.Usage.Total(),
 	}
 	raw, err := facts.JSON()
 	if err != nil {
@@ -275,7 +290,7 @@ func DecideFailure(s *State, plan *Plan, e *ModelError, by Claimed, now time.Tim
 	}
 	if !again && d.state.Cancel == nil {
 		if err := d.add(events.FactAttention, events.Ending{Error: &events.Problem{Code: e.Code, Message: fmt.Sprintf(
-			"the model call failed %d times, last with %s; mend the cause, then: holdfast runs resume %s", body.Attempt, e.Code, s.RunID)}}, false); err != nil {
+			"the model call failed (attempt %d, %s); mend the cause, then: holdfast runs resume %s", body.Attempt, e.Code, s.RunID)}}, false); err != nil {
 			return Decision{}, err
 		}
 	}

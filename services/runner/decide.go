@@ -85,6 +85,8 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 		err = d.tool(*in.Tool)
 	case in.Decided != nil:
 		err = d.decided(*in.Decided)
+	case in.Child != nil && s.Items[in.Child.Item] == nil:
+		err = fmt.Errorf("child item %q: %w", in.Child.Item, errStranger)
 	case in.Child != nil:
 		err = d.add(events.FactChildCompleted, *in.Child, true)
 	case in.Timer != nil:
@@ -123,7 +125,7 @@ func (d *decision) start(s Start) error {
 func (d *decision) tool(t events.ToolCompleted) error {
 	c, ok := d.state.Calls[t.CallID]
 	if !ok {
-		return fmt.Errorf("run %s never asked for call %s", d.state.RunID, t.CallID)
+		return fmt.Errorf("call %s: %w", t.CallID, errStranger)
 	}
 	if c.State == callDone && c.Done != nil && c.Done.Status != events.CallUnknown {
 		return d.late(Input{Type: events.TypeToolCompleted, Original: t}) // the model has read the first result
@@ -140,7 +142,7 @@ func (d *decision) answeredAfter(c *Call) bool { return c.Turn < len(d.state.Tur
 func (d *decision) decided(a events.ApprovalDecision) error {
 	c, ok := d.state.Calls[a.CallID]
 	if !ok {
-		return fmt.Errorf("run %s never asked for call %s", d.state.RunID, a.CallID)
+		return fmt.Errorf("approval %s: %w", a.ApprovalID, errStranger)
 	}
 	open := c.State == callAsked && c.ApprovalID == a.ApprovalID || c.State == callDoubt && c.Doubt == a.ApprovalID
 	if !open {

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -34,12 +35,6 @@ func (s *Service) nudge(ctx context.Context) error {
 
 func (s *Service) nudgeOne(ctx context.Context, d DueNudge) error {
 	kind, _, _ := cutItem(d.Item)
-	if stream, durable := inboxOf(kind); s.lag != nil {
-		// A backlog explains the silence: the command is still in the queue.
-		if waiting, err := s.lag.Pending(ctx, stream, durable); err == nil && waiting > 0 {
-			return nil
-		}
-	}
 	l, err := s.store.Load(ctx, d.RunID, s.cache.get(d.RunID))
 	if errors.Is(err, ErrNoRun) {
 		return nil
@@ -58,18 +53,34 @@ func (s *Service) nudgeOne(ctx context.Context, d DueNudge) error {
 	if !ok {
 		return nil // it moved on since
 	}
+	if s.inQueue(ctx, m, d.Try) {
+		return nil
+	}
 	s.logFor(d.RunID).Info("asked again about pending work", "item", d.Item, "attempt", d.Try)
 	return s.bus.Publish(ctx, m)
 }
 
-func inboxOf(kind string) (stream, durable string) {
-	switch kind {
-	case "call":
-		return events.StreamTools, events.ToolConsumer("default")
-	case "approval":
-		return events.StreamApprovals, events.ConsumerApprovals
-	case "model":
-		return events.StreamRuns, events.ConsumerRunnerStep
+// patience is how many looks a backlog may explain an item's silence; after
+// that it is asked about anyway, since its command may be the lost one.
+const patience = 3
+
+// inQueue reports whether m's like is probably still waiting to be consumed.
+func (s *Service) inQueue(ctx context.Context, m events.Message, try int) bool {
+	if s.lag == nil || try > patience {
+		return false
 	}
-	return events.StreamRuns, events.ConsumerRunner
+	stream, durable := events.StreamRuns, events.ConsumerRunner
+	switch m.Type {
+	case events.TypeCallTool:
+		pool, _, _ := strings.Cut(strings.TrimPrefix(m.Subject, "hf.tool."), ".")
+		stream, durable = events.StreamTools, events.ToolConsumer(pool)
+	case events.TypeControlTool:
+		stream, durable = events.StreamTools, events.ConsumerToolCtl
+	case events.TypeAskApproval:
+		stream, durable = events.StreamApprovals, events.ConsumerApprovals
+	case events.TypeStepRun:
+		durable = events.ConsumerRunnerStep
+	}
+	waiting, err := s.lag.Pending(ctx, stream, durable)
+	return err == nil && waiting > 0
 }

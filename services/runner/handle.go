@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/internal/fault"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 // errBusy is a claim that another live worker holds: its message comes back.
@@ -35,16 +38,80 @@ func (s *Service) Handle(ctx context.Context, m events.Received) error {
 	if err != nil {
 		return fault.Terminal("decode", err)
 	}
+	return s.parkOn(ctx, id, m.ID, s.survive(func() error {
+		next, err := s.locked(ctx, id, func() (*claimed, error) { return s.record(ctx, id, m, in) })
+		if err != nil || next == nil {
+			return err
+		}
+		return s.think(ctx, *next)
+	}))
+}
+
+// locked runs f while no other handler of this process works on the run.
+func (s *Service) locked(ctx context.Context, id events.RunID, f func() (*claimed, error)) (*claimed, error) {
 	unlock, err := s.locks.lock(ctx, id)
 	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return f()
+}
+
+// survive turns a panic into a terminal fault: the run that provoked it is
+// parked instead of taking one worker after the other with it.
+func (s *Service) survive(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("panic in a handler", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = fault.Terminal("panic", fmt.Errorf("the runner met an impossible state: %v", p))
+		}
+	}()
+	return f()
+}
+
+// errStranger is a message that fits nothing the run ever asked for. It says
+// nothing about the run, so it is rejected and the run goes on.
+var errStranger = errors.New("the run never asked for this")
+
+// parkOn stops a run that cannot go on for a reason that no retry cures, so
+// that a person sees it. Any other error goes back as it is, and so does the
+// fault when there is no run to park.
+func (s *Service) parkOn(ctx context.Context, id events.RunID, cause string, err error) error {
+	code, terminal := fault.TerminalCode(err)
+	if !terminal || errors.Is(err, errStranger) {
 		return err
 	}
-	next, err := s.record(ctx, id, m, in)
-	unlock()
-	if err != nil || next == nil {
-		return err
+	for {
+		l, loadErr := s.store.Load(ctx, id, s.cache.get(id))
+		if errors.Is(loadErr, ErrNoRun) {
+			return err
+		}
+		if loadErr != nil {
+			return loadErr
+		}
+		if l.State.End != "" || l.State.Attention != nil {
+			return err
+		}
+		problem := events.Problem{Code: code, Message: clip(err.Error(), 500) + "; mend the cause, then: holdfast runs resume " + string(id)}
+		d, parkErr := Park(l.State, problem, Claimed{Cause: cause, Worker: s.worker}, l.Now)
+		if parkErr != nil {
+			return errors.Join(err, parkErr)
+		}
+		c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: cause, CancelledAt: cancelMoment(l)}
+		if l.Claim.Worker == s.worker {
+			c.Claim, c.Guard = ClaimClear, l.Claim
+		}
+		_, at, commitErr := s.store.Commit(ctx, c)
+		if errors.Is(commitErr, ErrVersionConflict) && ctx.Err() == nil {
+			continue
+		}
+		if commitErr != nil {
+			return commitErr
+		}
+		s.logFor(id).Error("run parked", "code", code, telemetry.KeyErr, err)
+		// Its event goes out with or without the definitions.
+		return s.send(ctx, d.State, &Plan{}, d.Facts, at)
 	}
-	return s.think(ctx, *next)
 }
 
 // claimed is a model call that this process owes.
@@ -126,6 +193,11 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 	plan, err := s.pin(ctx, m.Namespace, in.Start)
 	if err != nil {
 		return nil, err
+	}
+	if in.Start.Broken == nil && plan.Agent != nil {
+		if _, err := spec.FirstMessage(plan.Agent, in.Start.Body.Input); err != nil {
+			in.Start.Broken = &events.Problem{Code: "prompt", Message: err.Error()}
+		}
 	}
 	before := NewState(id, m.Namespace)
 	d, err := Decide(before, plan, in, s.worker, time.Now())

@@ -268,3 +268,88 @@ func TestFlow_FansOutInWindowsAndJoins(t *testing.T) {
 		t.Errorf("%d children started and %d ended, want 8", started, ended)
 	}
 }
+
+const promptDocuments = `
+apiVersion: holdfast/v1
+kind: Agent
+metadata: {name: mapper}
+spec: {model: scripted, instructions: work, prompt: "about ${input.shop.name}"}
+---
+apiVersion: holdfast/v1
+kind: Agent
+metadata: {name: mapsaver}
+spec: {model: scripted, instructions: work, prompt: "about ${input.shop.name}", maxTokens: 100, budget: {pools: [night]}}
+`
+
+// An accepted start whose prompt cannot be made ends with the reason instead
+// of standing still.
+func TestRun_PromptThatCannotBeMade(t *testing.T) {
+	r := newRig(t)
+	r.defs.apply(t, promptDocuments)
+	m := &script{answer: func(context.Context, runner.Request, int) (runner.Answer, error) { return said("x"), nil }}
+	r.worker(m)
+	for _, agent := range []string{"mapper", "mapsaver"} {
+		id := r.start(events.KindAgent, agent, `{}`)
+		r.reaches(id, events.StatusFailed)
+		var code string
+		if err := r.sql.QueryRow(t.Context(), `SELECT error->>'code' FROM runner.v_runs WHERE run_id = $1`, string(id)).Scan(&code); err != nil || code != "prompt" {
+			t.Errorf("%s failed with %q (%v), want prompt", agent, code, err)
+		}
+	}
+	r.drained()
+}
+
+// A run that makes a handler panic is parked for a person; the worker and the
+// other runs go on.
+func TestRun_PanicParksTheRun(t *testing.T) {
+	r := newRig(t)
+	poison := make(chan struct{})
+	m := &script{answer: func(_ context.Context, q runner.Request, n int) (runner.Answer, error) {
+		select {
+		case <-poison:
+		default:
+			if q.Entries[0].User == `{"poison":true}` {
+				panic("impossible")
+			}
+		}
+		return said("fine"), nil
+	}}
+	w := r.worker(m, func(c *runner.Config) { c.ModelSlots = 2 })
+	var parked []events.RunID
+	for range 4 { // more than there are slots
+		id := r.start(events.KindAgent, "clerk", `{"poison":true}`)
+		r.reaches(id, events.StatusAttention)
+		parked = append(parked, id)
+	}
+	healthy := r.start(events.KindAgent, "clerk", `{}`)
+	r.reaches(healthy, events.StatusCompleted)
+	close(poison)
+	r.command(parked[0], events.RunResume, events.Command{})
+	r.reaches(parked[0], events.StatusCompleted)
+	r.drained()
+	for range 2 {
+		if !w.Slots().TryAcquire() {
+			t.Error("a panic kept a model slot")
+		}
+	}
+}
+
+// A result for a call that the run never made is kept aside; the run goes on.
+func TestRun_StrangersResultIsRejected(t *testing.T) {
+	r := newRig(t)
+	r.worker(&script{answer: lookThenChange})
+	r.approvals(events.Approve)
+	calls := r.tools("")
+	id := r.start(events.KindAgent, "clerk", `{}`)
+	r.eventually("the call is out", func() bool { return len(calls.all()) == 1 }, func() string { return r.journalText(id) })
+	stranger := calls.all()[0]
+	stranger.CallID = events.NewCallID(id, 99, 0)
+	r.finish(stranger, events.CallSucceeded, `1`)
+	var code string
+	r.eventually("it is kept", func() bool {
+		return r.sql.QueryRow(t.Context(), `SELECT code FROM runner.rejected`).Scan(&code) == nil
+	}, func() string { return "nothing rejected" })
+	if got := r.status(id); got != events.StatusWaiting || code != "decide" {
+		t.Errorf("the run is %s, the code %s", got, code)
+	}
+}

@@ -174,7 +174,11 @@ func approvedBy(d events.ApprovalDecision) *events.Approved {
 }
 
 func settle(c *Call, d events.ApprovalDecision) events.ControlTool {
-	return events.ControlTool{CallID: c.CallID, RunID: d.RunID, Action: events.ControlSettle, Verdict: d.Decision, Result: d.Result, By: d.By, Reason: d.Comment}
+	m := events.ControlTool{CallID: c.CallID, RunID: d.RunID, Action: events.ControlSettle, Verdict: d.Decision, Result: d.Result, By: d.By, Reason: d.Comment}
+	if c.Done != nil {
+		m.Epoch = c.Done.Epoch // the verdict is about that attempt and no later one
+	}
+	return m
 }
 
 func (o *outbox) startChild(c events.Child) {

@@ -18,16 +18,13 @@ func (s *Service) HandleStep(ctx context.Context, m events.Received) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := s.locks.lock(ctx, id)
-	if err != nil {
-		return err
-	}
-	next, err := s.stepOnce(ctx, id, m)
-	unlock()
-	if err != nil || next == nil {
-		return err
-	}
-	return s.thinkWith(ctx, *next, func() {})
+	return s.parkOn(ctx, id, m.ID, s.survive(func() error {
+		next, err := s.locked(ctx, id, func() (*claimed, error) { return s.stepOnce(ctx, id, m) })
+		if err != nil || next == nil {
+			return err
+		}
+		return s.thinkWith(ctx, *next, func() {})
+	}))
 }
 
 func (s *Service) stepOnce(ctx context.Context, id events.RunID, m events.Received) (*claimed, error) {
@@ -143,12 +140,10 @@ func (s *Service) ownedState(ctx context.Context, c claimed) (Loaded, *Plan, err
 // run is read again and the same answer decided again.
 func (s *Service) conclude(ctx context.Context, c claimed, r Request, answer Answer, callErr error) (again bool, err error) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		unlock, err := s.locks.lock(ctx, c.run)
-		if err != nil {
-			return false, err
-		}
-		again, err = s.concludeOnce(ctx, c, r, answer, callErr)
-		unlock()
+		_, err = s.locked(ctx, c.run, func() (*claimed, error) {
+			again, err = s.concludeOnce(ctx, c, r, answer, callErr)
+			return nil, err
+		})
 		switch {
 		case err == nil || errors.Is(err, fault.ErrLost) || errors.Is(err, errPublish):
 			return again, err
