@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 
 	"github.com/alecthomas/kong"
 
+	competitormonitor "github.com/holdfast-run/holdfast/examples/competitor-monitor"
 	"github.com/holdfast-run/holdfast/internal/demo"
 )
 
@@ -18,7 +18,7 @@ import (
 type DemoCmd struct {
 	Seed    *uint64 `help:"Which processes are hit, and when. The same seed gives the same plan; without one it is drawn and printed first."`
 	Model   string  `placeholder:"NAME" help:"Use this model of Anthropic instead of the scripted one; needs ANTHROPIC_API_KEY. Checks that need the script are left out, and the report says so."`
-	Example string  `type:"existingdir" placeholder:"DIR" help:"Folder with the example's YAML (default: examples/competitor-monitor here, else in the source tree that the binary was built into)."`
+	Example string  `type:"existingdir" placeholder:"DIR" help:"Folder with the example's YAML instead of the one in the binary."`
 	JSON    bool    `name:"json" help:"Print the report as JSON; progress goes to standard error."`
 	Keep    bool    `help:"Keep data and logs also when everything holds."`
 }
@@ -48,7 +48,7 @@ func (c *DemoCmd) Run(ctx context.Context, k *kong.Context) error {
 	if err != nil {
 		return err
 	}
-	example, err := exampleFiles(c.Example, binary)
+	example, err := exampleFiles(c.Example)
 	if err != nil {
 		return usage(err)
 	}
@@ -69,22 +69,20 @@ func (c *DemoCmd) Run(ctx context.Context, k *kong.Context) error {
 	return nil
 }
 
-// exampleFiles opens the example's folder.
-func exampleFiles(dir, binary string) (fs.FS, error) {
-	candidates := []string{dir}
+// exampleFiles opens the example's folder: the one that is named, else the one
+// in the binary.
+func exampleFiles(dir string) (fs.FS, error) {
 	if dir == "" {
-		const name = "examples/competitor-monitor"
-		candidates = []string{name, filepath.Join(filepath.Dir(binary), "..", name)}
+		return competitormonitor.Files, nil
 	}
-	var errs []error
-	for _, c := range candidates {
-		info, err := os.Stat(c)
-		if err == nil && info.IsDir() {
-			return os.DirFS(c), nil
-		}
-		errs = append(errs, err)
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("--example: %w", err)
 	}
-	return nil, fmt.Errorf("the example is not there; start the demo in the source tree or name the folder with --example: %w", errors.Join(errs...))
+	if !info.IsDir() {
+		return nil, fmt.Errorf("--example: %s is not a folder", dir)
+	}
+	return os.DirFS(dir), nil
 }
 
 // isTerminal reports whether f shows what is written to a person.

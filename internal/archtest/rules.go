@@ -83,7 +83,7 @@ var rules = map[string]rule{
 	"examples":     {may: []string{"pkg/"}},
 	"test":         {may: []string{"pkg/", "internal/"}, libs: []string{pgx, natsClient}},
 	"scripts":      {},
-	"cmd/holdfast": {may: []string{"pkg/", "internal/", "services/", "web", "examples"}, libs: []string{"github.com/alecthomas/kong", pgx, natsClient, yaml, otel}},
+	"cmd/holdfast": {may: []string{"pkg/", "internal/", "services/", "web", "examples/"}, libs: []string{"github.com/alecthomas/kong", pgx, natsClient, yaml, otel}},
 }
 
 func init() {

@@ -425,7 +425,7 @@ func TestFlow_Helpers(t *testing.T) {
 		if doc.Flow == nil {
 			continue
 		}
-		if st := doc.Flow.Step("check"); st == nil || st.Limit != 10 || st.OnFailure != OnFailureContinue {
+		if st := doc.Flow.Step("check"); st == nil || st.Limit != 30 || st.OnFailure != OnFailureContinue {
 			t.Errorf("step check is %+v", st)
 		}
 		if doc.Flow.Step("nothing") != nil {
