@@ -24,8 +24,8 @@ func buildAndRun(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "holdfast")
 	// "go test" puts its own go command first in PATH.
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "../../cmd/holdfast")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "../../cmd/holdfast")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build, so that both share what they compile
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: %s: %v\n%s", build, err, out)
 		return 1
