@@ -101,7 +101,9 @@ type started struct {
 
 // Run starts every service in order and blocks until ctx is done or a service
 // exits; then it stops the started ones in reverse. All stops together get
-// grace; what has not stopped by then is left behind and named in the error.
+// grace, and each at least half a second, so that one that uses the grace up does
+// not keep the rest from an orderly end. What has not stopped by then is left
+// behind and named in the error.
 // The first failure is reported first. An ordered stop without trouble is nil.
 func (g *Group) Run(ctx context.Context, grace time.Duration) error {
 	base, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -180,7 +182,16 @@ func (g *Group) start(ctx, base context.Context, s Service) error {
 	return err
 }
 
+// minStop is how long a service may take to stop when others have used up the
+// grace.
+const minStop = 500 * time.Millisecond
+
 func (r started) stop(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < minStop {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), minStop)
+		defer cancel()
+	}
 	r.stopping.Store(true)
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.Stop(ctx) }()

@@ -180,8 +180,8 @@ func TestGroup_NamesWhatMissesTheDeadline(t *testing.T) {
 		if took := time.Since(began); took > 7*time.Second {
 			t.Errorf("took %s, want about 6s", took)
 		}
-		if got := j.all(); got[len(got)-1] != "end db: stopping" {
-			t.Errorf("db was not ended after the deadline: %q", got)
+		if diff := cmp.Diff([]string{"start db", "stop db", "end db: stopping"}, j.all()); diff != "" {
+			t.Errorf("db was not stopped in order after the deadline (-want +got):\n%s", diff)
 		}
 		time.Sleep(2 * time.Hour) // let the stuck goroutine go
 	})
