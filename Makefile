@@ -16,8 +16,8 @@ BUILD   := $(GO) build -buildvcs=false -ldflags "$(LDFLAGS)"
 
 # The packages where a data race would cost a run or double an effect.
 RACE := ./internal/bus/... ./internal/pg/... ./services/approvals/... ./services/runner/... ./services/tools/... ./services/trigger/...
-# Tests of a package run beside each other; packages two at a time.
-TESTFLAGS ?= -p 2 -vet=off -timeout 10m
+# Packages run two at a time. Vet has run before; nobody debugs these binaries.
+TESTFLAGS ?= -p 2 -vet=off -timeout 10m -ldflags=-w
 
 SEEDS ?= 20
 
