@@ -6,15 +6,23 @@ import (
 	"time"
 )
 
-// Providers of signed webhooks.
+// defaultTolerance bounds the age of a signed time.
+const defaultTolerance = Duration(5 * time.Minute)
+
+// What becomes of a delivery that holds a list of events.
 const (
-	ProviderStandard = "standard" // Standard Webhooks
-	ProviderGitHub   = "github"
-	ProviderStripe   = "stripe"
-	ProviderSlack    = "slack"
-	ProviderGeneric  = "generic" // HMAC-SHA256 of the body
-	ProviderNone     = "none"    // not signed: anyone who knows the URL can start runs
+	BatchItem  = "item"  // one run for each
+	BatchWhole = "whole" // one run for all
 )
+
+// What becomes of a request without a body.
+const (
+	EmptyBodyRefuse = "refuse"
+	EmptyBodyObject = "object" // it counts as {}
+)
+
+// MaxWebhookBody bounds what maxBody of a webhook may be, in bytes.
+const MaxWebhookBody = 25 << 20
 
 // MaxLabels bounds the labels of one run.
 const MaxLabels = 16
@@ -37,27 +45,50 @@ type Webhook struct {
 	Labels map[string]*Template `json:"labels,omitempty"`
 	Dedupe *Template            `json:"dedupe,omitempty"`
 	Paused bool                 `json:"paused"`
+	// Filter is over body, headers and query. A delivery for which it is false
+	// starts nothing; one for which it cannot be decided starts its run.
+	Filter *Condition `json:"filter,omitempty"`
+	// Batch is for senders that post lists; default BatchItem.
+	Batch string `json:"batch,omitempty"`
+	// EmptyBody is EmptyBodyRefuse or EmptyBodyObject; empty is the provider's own way.
+	EmptyBody string `json:"emptyBody,omitempty"`
+	// PublicURL is the address that the sender was given, for senders that sign
+	// it. The query of a request is taken from the request.
+	PublicURL string     `json:"publicURL,omitempty"`
+	Signature *Signature `json:"signature,omitempty"`
+	RateLimit *RateLimit `json:"rateLimit,omitempty"`
+	// MaxInFlight bounds the runs of this webhook that have not ended; 0 is no bound.
+	MaxInFlight int64 `json:"maxInFlight,omitempty"`
+	// MaxBody bounds a request; 0 is the bound of the door, which no webhook can raise.
+	MaxBody Size `json:"maxBody,omitempty"`
+}
+
+// RateLimit bounds how often deliveries start runs. Repeats are not counted.
+type RateLimit struct {
+	PerMinute int64 `json:"perMinute"`
+	Burst     int64 `json:"burst"` // how many may come at once; default PerMinute
 }
 
 func (w *Webhook) fill() {
 	if w.Tolerance == 0 {
-		w.Tolerance = Duration(5 * time.Minute)
+		w.Tolerance = defaultTolerance
 	}
 	if w.Input == nil {
 		w.Input = mustTemplate(`"${body}"`)
 	}
+	if p, _ := providerNamed(w.Provider); w.Batch == "" && p.uses("batch") {
+		w.Batch = BatchItem
+	}
+	if w.RateLimit != nil && w.RateLimit.Burst == 0 {
+		w.RateLimit.Burst = w.RateLimit.PerMinute
+	}
 }
 
 func (w *Webhook) check(d *decoder, s spot) {
-	providers := []string{ProviderStandard, ProviderGitHub, ProviderStripe, ProviderSlack, ProviderGeneric, ProviderNone}
-	d.require(s.at("provider"), w.Provider != "", "one of "+strings.Join(providers, ", "))
-	if w.Provider != "" && d.oneOf(s.at("provider"), w.Provider, providers...) {
-		switch {
-		case w.Provider == ProviderNone && len(w.Secrets) > 0:
-			d.fail(s.at("secrets"), "provider none checks no signature; choose another provider or leave secrets out")
-		case w.Provider != ProviderNone && len(w.Secrets) == 0:
-			d.fail(s.at("secrets"), "is required: provider %s signs its deliveries", w.Provider)
-		}
+	d.require(s.at("provider"), w.Provider != "", "one of "+strings.Join(Providers(), ", "))
+	if w.Provider != "" && d.oneOf(s.at("provider"), w.Provider, Providers()...) {
+		p, _ := providerNamed(w.Provider)
+		p.check(d, s, w)
 	}
 	for i, secret := range w.Secrets {
 		if secret.IsZero() {
@@ -66,7 +97,9 @@ func (w *Webhook) check(d *decoder, s spot) {
 	}
 	d.within(s.at("tolerance"), w.Tolerance, time.Second, 24*time.Hour)
 	d.target(s, w.Agent, w.Flow)
+	w.checkIntake(d, s)
 	roots := []string{"body", "headers", "query"}
+	d.compile(s.at("filter"), w.Filter, roots...)
 	d.roots(w.Input, roots...)
 	if len(w.Labels) > MaxLabels {
 		d.fail(s.at("labels"), "has %d labels; at most %d are allowed", len(w.Labels), MaxLabels)
@@ -85,6 +118,38 @@ func (w *Webhook) check(d *decoder, s spot) {
 		if len(w.Dedupe.Paths()) == 0 && w.Dedupe.isText() {
 			d.fail(s.at("dedupe"), "inserts no value: every delivery would count as a repeat of the first")
 		}
+	}
+}
+
+// checkIntake checks what is taken, and how much.
+func (w *Webhook) checkIntake(d *decoder, s spot) {
+	if w.Batch != "" {
+		d.oneOf(s.at("batch"), w.Batch, BatchItem, BatchWhole)
+	}
+	if w.EmptyBody != "" {
+		d.oneOf(s.at("emptyBody"), w.EmptyBody, EmptyBodyRefuse, EmptyBodyObject)
+	}
+	if w.PublicURL != "" {
+		_, err := checkURL(w.PublicURL)
+		switch {
+		case err != nil:
+			d.fail(s.at("publicURL"), "%s", err)
+		case strings.ContainsAny(w.PublicURL, "?#"):
+			d.fail(s.at("publicURL"), "must have no query and no fragment; the query of each request is used")
+		}
+	}
+	if w.Signature != nil {
+		w.Signature.check(d, s.at("signature"), w.PublicURL)
+	}
+	if r := w.RateLimit; r != nil {
+		at := s.at("rateLimit")
+		d.require(at.at("perMinute"), r.PerMinute != 0, "how many runs may start in a minute")
+		d.between(at.at("perMinute"), r.PerMinute, 0, 1_000_000)
+		d.between(at.at("burst"), r.Burst, 0, 1_000_000)
+	}
+	d.between(s.at("maxInFlight"), w.MaxInFlight, 0, 10_000)
+	if w.MaxBody != 0 && (w.MaxBody < 64 || w.MaxBody > MaxWebhookBody) {
+		d.fail(s.at("maxBody"), "%d bytes is outside 64 to %d", w.MaxBody, int64(MaxWebhookBody))
 	}
 }
 
