@@ -1,9 +1,13 @@
+// Package cron plans the fires of cron expressions for the trigger service. The
+// expressions themselves are pkg/spec/cron, so that what is refused when a
+// schedule is applied is what could not fire.
 package cron
 
 import (
 	"iter"
 	"time"
 
+	"github.com/holdfast-run/holdfast/pkg/spec/cron"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
@@ -14,7 +18,7 @@ var _ trigger.Planner = Planner{}
 
 // Fires implements trigger.Planner.
 func (Planner) Fires(expr, zone string, after time.Time) (iter.Seq[trigger.Fire], error) {
-	s, err := Parse(expr, zone)
+	s, err := cron.Parse(expr, zone)
 	if err != nil {
 		return nil, err
 	}
