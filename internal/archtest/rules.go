@@ -54,6 +54,7 @@ var rules = map[string]rule{
 	"internal/bus":         {may: plus(kit, "pkg/events"), libs: []string{natsClient, otel}},
 	"internal/pg":          {may: plus(kit, "pkg/events"), libs: []string{pgx, "github.com/pressly/goose/v3", "github.com/exaring/otelpgx", otel}},
 	"internal/blob":        {may: plus(kit, "pkg/", "internal/pg"), libs: []string{pgx}},
+	"internal/follow":      {may: plus(kit, "pkg/events")},
 	"internal/authn":       {may: plus(kit, "pkg/", "internal/pg"), libs: []string{pgx}},
 	"internal/door":        {may: plus(kit, "pkg/", "internal/authn", "internal/pg"), libs: []string{huma, uuid, otel, otelHTTP, pgx + "/pgconn"}},
 	"internal/catalog":     {may: plus(kit, "pkg/", "internal/pg", "internal/bus"), libs: []string{pgx}},
@@ -90,7 +91,7 @@ func init() {
 	for _, s := range []string{"trigger", "runner", "tools", "approvals", "console"} {
 		rules["services/"+s+"/postgres"] = adapter(s, []string{"internal/pg"}, pgx)
 		rules["services/"+s+"/inbox"] = adapter(s, []string{"internal/bus"})
-		rules["services/"+s+"/httpapi"] = adapter(s, []string{"internal/door", "internal/authn"}, huma)
+		rules["services/"+s+"/httpapi"] = adapter(s, []string{"internal/door", "internal/authn", "internal/follow"}, huma)
 	}
 	// The console renders what the reader of the catalog returns.
 	httpapi := rules["services/console/httpapi"]
@@ -99,7 +100,9 @@ func init() {
 }
 
 // domain is a service's root package: rules and types, no driver.
-func domain() rule { return rule{may: plus(kit, "pkg/"), libs: []string{otel, uuid}} }
+func domain() rule {
+	return rule{may: plus(kit, "pkg/", "internal/follow"), libs: []string{otel, uuid}}
+}
 
 // adapter is a subfolder of a service: its own service and one dependency.
 func adapter(service string, may []string, libs ...string) rule {

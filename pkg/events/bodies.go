@@ -55,7 +55,8 @@ type StartRun struct {
 	RunID     RunID             `json:"run_id"`
 	Namespace string            `json:"namespace"`
 	Ref       Ref               `json:"ref"`
-	Input     json.RawMessage   `json:"input"`
+	Input     json.RawMessage   `json:"input,omitempty"`     // absent with InputRef
+	InputRef  *BlobRef          `json:"input_ref,omitempty"` // an input of more than 64 KiB
 	Labels    map[string]string `json:"labels,omitempty"`
 	Trigger   Trigger           `json:"trigger"`
 	Principal string            `json:"principal,omitempty"`

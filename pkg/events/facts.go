@@ -63,6 +63,9 @@ type RunEvent struct {
 	Cause     string          `json:"cause"`
 	Worker    string          `json:"worker"`
 	Data      json.RawMessage `json:"data"`
+	// Elided is the size of a body that is too large for the bus: Data is null
+	// there, and the run's own events have it.
+	Elided int64 `json:"elided_bytes,omitempty"`
 }
 
 // RunStarted is the first row. It pins what the run executes to its end.

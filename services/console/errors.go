@@ -14,8 +14,6 @@ var (
 	ErrKeyReused = errors.New("idempotency key used for another command")
 	// ErrEnded says that the run has ended and takes no command.
 	ErrEnded = errors.New("run has ended")
-	// ErrNoTail says that the event stream was not reached yet.
-	ErrNoTail = errors.New("event stream not reached yet")
 )
 
 // MissingError lists what a set of definitions names and neither holds nor

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast-run/holdfast/internal/follow"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -20,7 +21,7 @@ type Store interface {
 	TokenStore
 	ResourceStore
 	SystemReader
-	History
+	follow.History
 }
 
 // Relay hands commands to the bus until the runner has them.
@@ -33,7 +34,7 @@ type Relay interface {
 type Config struct {
 	Store   Store
 	Relay   Relay
-	Tail    Tail
+	Tail    follow.Tail
 	Streams Streams  // nil: no backlog is shown
 	Pools   []string // tool pools whose backlog is shown
 	Log     *slog.Logger
@@ -42,12 +43,10 @@ type Config struct {
 // Service is the console of one process. It is safe for concurrent use.
 type Service struct {
 	Store
+	*follow.Follower
 	relay   Relay
-	tail    Tail
 	streams Streams
 	pools   []string
-	history History
-	hub     *Hub
 	log     *slog.Logger
 }
 
@@ -60,8 +59,7 @@ func New(c Config) *Service {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Service{
-		Store: c.Store, relay: c.Relay, tail: c.Tail, streams: c.Streams, pools: c.Pools,
-		history: c.Store, hub: NewHub(c.Log), log: c.Log,
+		Store: c.Store, Follower: follow.New(c.Tail, c.Store, c.Log), relay: c.Relay, streams: c.Streams, pools: c.Pools, log: c.Log,
 	}
 }
 
@@ -77,7 +75,7 @@ func (s *Service) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failed := make(chan error, 2)
-	go func() { failed <- s.hub.Run(ctx, s.tail) }()
+	go func() { failed <- s.Follower.Run(ctx) }()
 	go func() { failed <- s.relay.Run(ctx) }()
 	first := <-failed
 	cancel()
@@ -123,7 +121,7 @@ func (s *Service) System(ctx context.Context) (System, error) {
 	if err != nil {
 		return System{}, err
 	}
-	out := System{Workers: workers, Events: s.hub.Position(), At: time.Now().UTC()}
+	out := System{Workers: workers, Events: s.Position(), At: time.Now().UTC()}
 	if s.streams == nil {
 		out.NoLag = "this process does not read the streams"
 		return out, nil

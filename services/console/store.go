@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/follow"
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
@@ -84,6 +85,6 @@ type System struct {
 	Lags    []Lag
 	// NoLag says why Lags is empty or short; the bus may be away.
 	NoLag  string
-	Events Position
+	Events follow.Position
 	At     time.Time
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/internal/follow"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/console"
 )
@@ -56,7 +57,7 @@ func problem(err error, what string, args ...any) error {
 	case errors.Is(err, console.ErrKeyReused):
 		return door.Error(http.StatusConflict, CodeKeyReused,
 			"this Idempotency-Key was used for another command; send a new key")
-	case errors.Is(err, console.ErrNoTail):
+	case errors.Is(err, follow.ErrNoTail):
 		return door.Error(http.StatusServiceUnavailable, CodeNoEvents,
 			"the event stream cannot be reached yet; a run's own events can: /v1/runs/{id}/events").After(2 * time.Second)
 	}

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,33 +9,13 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/internal/follow"
 	"github.com/holdfast-run/holdfast/pkg/events"
-	"github.com/holdfast-run/holdfast/services/console"
 )
-
-// beatEvery keeps proxies from closing a quiet stream.
-const beatEvery = 10 * time.Second
 
 func (a *api) streams() {
 	a.door.Raw("GET /v1/runs/{id}/events", authn.Viewer, http.HandlerFunc(a.runEvents))
 	a.door.Raw("GET /v1/events", authn.Viewer, http.HandlerFunc(a.events))
-}
-
-// untilStopping ends a stream when the server begins to stop: the client
-// resumes at another process.
-func untilStopping(r *http.Request) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(r.Context())
-	stopped := door.Stopping(ctx)
-	if stopped != nil {
-		go func() {
-			select {
-			case <-stopped:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-	}
-	return ctx, cancel
 }
 
 // runEvents streams one run: every event after Last-Event-ID (or ?after=), then
@@ -57,42 +36,14 @@ func (a *api) runEvents(w http.ResponseWriter, r *http.Request) {
 		door.Fail(w, r, problem(err, "run %s", id))
 		return
 	}
-	ctx, cancel := untilStopping(r)
+	ctx, cancel := door.UntilStopping(r)
 	defer cancel()
 	stream, err := door.NewStream(w)
 	if err != nil {
 		return // the client is gone
 	}
-	status, wrote := "", time.Now()
-	err = a.console.Follow(ctx, p.Namespace, id, after,
-		func(e events.RunEvent) error {
-			data, err := events.Marshal(e)
-			if err != nil {
-				return fmt.Errorf("marshal event %d of run %s: %w", e.Seq, id, err)
-			}
-			status, wrote = e.Status, time.Now()
-			return stream.Send(strconv.FormatInt(e.Seq, 10), "", data)
-		},
-		func() error {
-			if time.Since(wrote) < beatEvery {
-				return nil
-			}
-			wrote = time.Now()
-			return stream.Beat()
-		})
-	if err != nil {
-		return // the client, the server or the database went away; the client resumes
-	}
-	if status == "" { // it had ended before
-		if _, status, err = a.console.Head(ctx, p.Namespace, id); err != nil {
-			return
-		}
-	}
-	data, err := json.Marshal(map[string]string{"run_id": string(id), "status": status})
-	if err != nil {
-		return
-	}
-	_ = stream.Send("", "end", data)
+	// The client, the server or the database may go away; the client resumes.
+	_ = a.console.Stream(ctx, p.Namespace, id, after, stream)
 }
 
 func lastSeq(r *http.Request) (int64, error) {
@@ -114,13 +65,13 @@ func lastSeq(r *http.Request) (int64, error) {
 // id = "<epoch>-<seq>", at least once. "event: resync" says that events are
 // gone and lists should be read again.
 func (a *api) events(w http.ResponseWriter, r *http.Request) {
-	var since *console.Position
+	var since *follow.Position
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
 		text = r.URL.Query().Get("after")
 	}
 	if text != "" {
-		at, ok := console.ParsePosition(text)
+		at, ok := follow.ParsePosition(text)
 		if !ok {
 			door.Fail(w, r, door.Error(http.StatusBadRequest, door.CodeBadRequest, "Last-Event-ID is not a place of this stream"))
 			return
@@ -128,7 +79,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		since = &at
 	}
 	p, _ := authn.FromContext(r.Context())
-	ctx, cancel := untilStopping(r)
+	ctx, cancel := door.UntilStopping(r)
 	defer cancel()
 	feed := &feed{w: w}
 	// Until the first write an error can still be a problem.
@@ -137,13 +88,13 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// feed writes console.Feed to a stream that begins with the first write.
+// feed writes a feed to a stream that begins with the first write.
 type feed struct {
 	w      http.ResponseWriter
 	stream *door.Stream
 }
 
-var _ console.FeedReader = (*feed)(nil)
+var _ follow.FeedReader = (*feed)(nil)
 
 func (f *feed) send(id, event string, data []byte) error {
 	if f.stream == nil {
@@ -169,7 +120,7 @@ type cloudEvent struct {
 	Data        json.RawMessage `json:"data"`
 }
 
-func (f *feed) Event(at console.Position, e console.Event) error {
+func (f *feed) Event(at follow.Position, e follow.Event) error {
 	m := e.Message
 	data, err := events.Marshal(cloudEvent{
 		SpecVersion: "1.0", ID: m.ID, Source: m.Source, Type: m.Type, Subject: m.About,
@@ -181,7 +132,7 @@ func (f *feed) Event(at console.Position, e console.Event) error {
 	return f.send(at.String(), "", data)
 }
 
-func (f *feed) Resync(at console.Position, reason string) error {
+func (f *feed) Resync(at follow.Position, reason string) error {
 	data, err := json.Marshal(map[string]string{"reason": reason})
 	if err != nil {
 		return err
@@ -191,7 +142,7 @@ func (f *feed) Resync(at console.Position, reason string) error {
 
 // Idle sends an id without data: clients remember it and dispatch nothing, so a
 // quiet namespace resumes from here and not from its last event.
-func (f *feed) Idle(at console.Position) error {
+func (f *feed) Idle(at follow.Position) error {
 	if f.stream == nil {
 		stream, err := door.NewStream(f.w)
 		f.stream = stream

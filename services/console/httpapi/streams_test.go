@@ -176,13 +176,13 @@ func TestEvents_ResumeAndNamespace(t *testing.T) {
 	}
 }
 
-// TestEvents_ResyncNoticeOfTheBus holds the name that the console's root, which
-// does not import the bus, knows the notice by: events that were purged while a
+// TestEvents_ResyncNoticeOfTheBus holds the name that the follower, which does
+// not import the bus, knows the notice by: events that were purged while a
 // reader listens end its stream, and resuming says resync.
 func TestEvents_ResyncNoticeOfTheBus(t *testing.T) {
 	t.Parallel()
 	if bus.TypeResync != "holdfast.bus.resync" {
-		t.Fatalf("the bus names its notice %q; change typeResync in services/console/hub.go", bus.TypeResync)
+		t.Fatalf("the bus names its notice %q; change typeResync in internal/follow/hub.go", bus.TypeResync)
 	}
 }
 

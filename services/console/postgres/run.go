@@ -139,7 +139,7 @@ const headOfRun = `SELECT seq, status FROM (
     SELECT 0, 'queued' FROM trigger.v_deliveries d WHERE d.run_id = $1 AND d.namespace = $2) runs
 ORDER BY seq DESC LIMIT 1`
 
-// Head implements console.History.
+// Head implements follow.History.
 func (s *Store) Head(ctx context.Context, namespace string, run events.RunID) (seq int64, status string, err error) {
 	err = s.pool.QueryRow(ctx, headOfRun, run, namespace).Scan(&seq, &status)
 	return seq, status, notFound(err, "get run %s", run)
@@ -151,7 +151,7 @@ SELECT run_id, namespace, seq, kind, status, at, cause, worker, data
  WHERE run_id = $1 AND namespace = $2 AND seq > $3
  ORDER BY seq LIMIT $4`
 
-// Events implements console.History.
+// Events implements follow.History.
 func (s *Store) Events(ctx context.Context, namespace string, run events.RunID, after int64, limit int) ([]events.RunEvent, error) {
 	rows, err := s.pool.Query(ctx, eventsOfRun, run, namespace, after, limit)
 	if err != nil {

@@ -1,4 +1,4 @@
-package console
+package follow
 
 import (
 	"context"
@@ -12,8 +12,9 @@ import (
 type History interface {
 	// Events returns at most limit events of the run after seq, in order.
 	Events(ctx context.Context, namespace string, run events.RunID, after int64, limit int) ([]events.RunEvent, error)
-	// Head returns the run's newest seq and its status. ErrNotFound for a run
-	// of another namespace; an accepted start has seq 0 and status queued.
+	// Head returns the run's newest seq and its status, or the service's own
+	// error for a run that the namespace does not have; an accepted start has
+	// seq 0 and status queued.
 	Head(ctx context.Context, namespace string, run events.RunID) (seq int64, status string, err error)
 }
 
@@ -25,10 +26,10 @@ const (
 
 // Follow hands every event of a run after seq to emit, in order and without a
 // gap, until the run has ended, ctx ends or emit fails. The history is read
-// first; then the hub says what is new, and where it skips a number the history
-// is read again. idle is called at least every two seconds while nothing happens.
-func (s *Service) Follow(ctx context.Context, namespace string, run events.RunID, after int64, emit func(events.RunEvent) error, idle func() error) error {
-	sub := s.hub.Subscribe(run)
+// first; then the hub says what is new, and where it skips a number or left out
+// a large body the history is read again. idle is called at least every two seconds while nothing happens.
+func (f *Follower) Follow(ctx context.Context, namespace string, run events.RunID, after int64, emit func(events.RunEvent) error, idle func() error) error {
+	sub := f.hub.Subscribe(run)
 	defer func() { sub.Close() }()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -46,7 +47,7 @@ func (s *Service) Follow(ctx context.Context, namespace string, run events.RunID
 	}
 	read := func() error {
 		for {
-			page, err := s.history.Events(ctx, namespace, run, next-1, historyPage)
+			page, err := f.history.Events(ctx, namespace, run, next-1, historyPage)
 			if err != nil {
 				return err
 			}
@@ -65,7 +66,7 @@ func (s *Service) Follow(ctx context.Context, namespace string, run events.RunID
 		return err
 	}
 	if next == after+1 { // nothing new: it may have ended before
-		seq, status, err := s.history.Head(ctx, namespace, run)
+		seq, status, err := f.history.Head(ctx, namespace, run)
 		if err != nil {
 			return err
 		}
@@ -87,12 +88,12 @@ func (s *Service) Follow(ctx context.Context, namespace string, run events.RunID
 		case e, open := <-sub.C:
 			switch {
 			case !open: // fell behind; the history has what was missed
-				sub = s.hub.Subscribe(run)
+				sub = f.hub.Subscribe(run)
 				if err := read(); err != nil {
 					return err
 				}
 			case e.Run.Seq < next:
-			case e.Run.Seq == next && e.Run.Namespace == namespace:
+			case e.Run.Seq == next && e.Run.Namespace == namespace && e.Run.Elided == 0:
 				if err := send(*e.Run); err != nil {
 					return err
 				}

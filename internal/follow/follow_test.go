@@ -1,4 +1,4 @@
-package console
+package follow
 
 import (
 	"context"
@@ -49,9 +49,9 @@ func (m *memory) append(status string) events.RunEvent {
 	return e
 }
 
-func newTestService(m *memory) *Service {
+func newTestFollower(m *memory) *Follower {
 	log := slog.New(slog.DiscardHandler)
-	s := &Service{history: m, hub: NewHub(log), log: log}
+	s := &Follower{history: m, hub: NewHub(log)}
 	s.hub.begin("e1", 0)
 	return s
 }
@@ -72,7 +72,7 @@ func TestFollow_TailLosesRepeatsAndReorders(t *testing.T) {
 	t.Parallel()
 	const facts = 300
 	m := &memory{}
-	s := newTestService(m)
+	s := newTestFollower(m)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 
@@ -135,7 +135,7 @@ func TestFollow_TailLosesRepeatsAndReorders(t *testing.T) {
 func TestFollow_ReaderThatFallsBehindReadsTheHistory(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
-	s := newTestService(m)
+	s := newTestFollower(m)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	m.append(events.StatusRunning)
@@ -176,7 +176,7 @@ func TestFollow_EndedBefore(t *testing.T) {
 	m := &memory{}
 	m.append(events.StatusRunning)
 	m.append(events.StatusCompleted)
-	s := newTestService(m)
+	s := newTestFollower(m)
 	for after, want := range map[int64]int{0: 2, 1: 1, 2: 0, 99: 0} {
 		n := 0
 		err := s.Follow(t.Context(), "default", theRun, after, func(events.RunEvent) error { n++; return nil }, func() error { return nil })
@@ -190,7 +190,7 @@ func TestFollow_ClientGone(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
 	m.append(events.StatusRunning)
-	s := newTestService(m)
+	s := newTestFollower(m)
 	gone := errors.New("client gone")
 	if err := s.Follow(t.Context(), "default", theRun, 0, func(events.RunEvent) error { return gone }, func() error { return nil }); !errors.Is(err, gone) {
 		t.Errorf("got %v", err)
@@ -268,7 +268,7 @@ func (s *stream) add(t *testing.T, hub *Hub, namespace string) {
 
 func TestFeed_ResumesFromMemoryFromTheStreamAndSaysWhatIsGone(t *testing.T) {
 	t.Parallel()
-	s := newTestService(&memory{})
+	s := newTestFollower(&memory{})
 	tail := &stream{epoch: "e1", first: 1}
 	s.tail = tail
 	for range 20 {
@@ -334,7 +334,7 @@ func TestFeed_ResumesFromMemoryFromTheStreamAndSaysWhatIsGone(t *testing.T) {
 
 func TestFeed_SlowReaderIsCutNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	s := newTestService(&memory{})
+	s := newTestFollower(&memory{})
 	tail := &stream{epoch: "e1", first: 1}
 	s.tail = tail
 	r := newReader()
@@ -368,7 +368,7 @@ func TestFeed_SlowReaderIsCutNotWaitedFor(t *testing.T) {
 
 func TestFeed_BeforeTheStreamWasReached(t *testing.T) {
 	t.Parallel()
-	s := &Service{hub: NewHub(slog.New(slog.DiscardHandler))}
+	s := &Follower{hub: NewHub(slog.New(slog.DiscardHandler))}
 	if err := s.Feed(t.Context(), "default", nil, newReader()); !errors.Is(err, ErrNoTail) {
 		t.Errorf("got %v", err)
 	}

@@ -1,4 +1,4 @@
-package console
+package follow
 
 import (
 	"context"
@@ -39,6 +39,9 @@ type FeedReader interface {
 	Idle(at Position) error
 }
 
+// ErrNoTail says that the event stream was not reached yet.
+var ErrNoTail = errors.New("event stream not reached yet")
+
 // ErrBehind ends a feed whose reader did not keep up; it may resume.
 var ErrBehind = errors.New("reader fell behind")
 
@@ -53,8 +56,8 @@ const (
 // (nil: from now on), at least once, until ctx ends or r fails. Where the
 // stream no longer has what is asked for, it says so by Resync and goes on with
 // what is new. ErrNoTail before the stream was reached.
-func (s *Service) Feed(ctx context.Context, namespace string, since *Position, r FeedReader) error {
-	epoch, last, recent, sub, err := s.hub.SubscribeAll()
+func (f *Follower) Feed(ctx context.Context, namespace string, since *Position, r FeedReader) error {
+	epoch, last, recent, sub, err := f.hub.SubscribeAll()
 	if err != nil {
 		return err
 	}
@@ -80,7 +83,7 @@ func (s *Service) Feed(ctx context.Context, namespace string, since *Position, r
 	case since.Seq < last:
 		at.Seq = since.Seq
 		if len(recent) == 0 || recent[0].Seq > since.Seq+1 {
-			if err := s.catchUp(ctx, Position{epoch, since.Seq}, last, emit); err != nil {
+			if err := f.catchUp(ctx, Position{epoch, since.Seq}, last, emit); err != nil {
 				if !errors.Is(err, errTrimmed) {
 					return err
 				}
@@ -125,8 +128,8 @@ var errTrimmed = errors.New("events were trimmed")
 
 // catchUp reads the stream itself for a reader that is older than the hub's
 // memory, up to the place to.
-func (s *Service) catchUp(ctx context.Context, since Position, to uint64, emit func(Event) error) error {
-	epoch, first, _, err := s.tail.EventsState(ctx)
+func (f *Follower) catchUp(ctx context.Context, since Position, to uint64, emit func(Event) error) error {
+	epoch, first, _, err := f.tail.EventsState(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoTail, err)
 	}
@@ -138,7 +141,7 @@ func (s *Service) catchUp(ctx context.Context, since Position, to uint64, emit f
 	silent := time.AfterFunc(catchUpIdle, func() { cancel(errTrimmed) })
 	defer silent.Stop()
 	done := errors.New("caught up")
-	err = s.tail.TailEvents(ctx, since.Seq+1, func(m events.Received) {
+	err = f.tail.TailEvents(ctx, since.Seq+1, func(m events.Received) {
 		if ctx.Err() != nil {
 			return
 		}

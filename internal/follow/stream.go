@@ -1,0 +1,84 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// beatEvery keeps proxies from closing a quiet stream.
+const beatEvery = 10 * time.Second
+
+// Sink takes server-sent events; door.Stream is one.
+type Sink interface {
+	Send(id, event string, data []byte) error
+	Beat() error
+}
+
+// Stream writes every event of a run after seq to sink, id = seq without a gap,
+// and "event: end" with the final status when the run has ended. It returns
+// when that is written, ctx ends, or sink or the history fails; the reader may
+// resume after the last id that it saw.
+func (f *Follower) Stream(ctx context.Context, namespace string, run events.RunID, after int64, sink Sink) error {
+	status, wrote := "", time.Now()
+	err := f.Follow(ctx, namespace, run, after,
+		func(e events.RunEvent) error {
+			data, err := events.Marshal(e)
+			if err != nil {
+				return fmt.Errorf("marshal event %d of run %s: %w", e.Seq, run, err)
+			}
+			status, wrote = e.Status, time.Now()
+			return sink.Send(strconv.FormatInt(e.Seq, 10), "", data)
+		},
+		func() error {
+			if time.Since(wrote) < beatEvery {
+				return nil
+			}
+			wrote = time.Now()
+			return sink.Beat()
+		})
+	if err != nil {
+		return err
+	}
+	if status == "" { // it had ended before
+		if _, status, err = f.history.Head(ctx, namespace, run); err != nil {
+			return err
+		}
+	}
+	data, err := events.Marshal(map[string]string{"run_id": string(run), "status": status})
+	if err != nil {
+		return err
+	}
+	return sink.Send("", "end", data)
+}
+
+// Await asks look whether the run has ended until it has, it fails or ctx ends:
+// at once, whenever the tail tells of an end, and every two seconds in case the
+// tail missed it.
+func (f *Follower) Await(ctx context.Context, run events.RunID, look func(context.Context) (ended bool, err error)) error {
+	sub := f.hub.Subscribe(run)
+	defer func() { sub.Close() }()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		if ended, err := look(ctx); ended || err != nil {
+			return err
+		}
+		for again := false; !again; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-tick.C:
+				again = true
+			case e, open := <-sub.C:
+				if !open { // fell behind
+					sub = f.hub.Subscribe(run)
+				}
+				again = !open || events.Ended(e.Run.Status)
+			}
+		}
+	}
+}
