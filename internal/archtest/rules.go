@@ -89,7 +89,7 @@ var rules = map[string]rule{
 
 func init() {
 	for _, s := range []string{"trigger", "runner", "tools", "approvals", "console"} {
-		rules["services/"+s+"/postgres"] = adapter(s, []string{"internal/pg"}, pgx)
+		rules["services/"+s+"/postgres"] = adapter(s, []string{"internal/pg", "internal/blob"}, pgx)
 		rules["services/"+s+"/inbox"] = adapter(s, []string{"internal/bus"})
 		rules["services/"+s+"/httpapi"] = adapter(s, []string{"internal/door", "internal/authn", "internal/follow"}, huma)
 	}

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-
-	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
 // DefaultModelCalls is the ceiling of an agent that names none.
@@ -78,7 +76,8 @@ func (a *Agent) References() []Reference {
 }
 
 // FirstMessage is the first user message of a run: the prompt with the input
-// filled in, or the input as canonical JSON when the agent has no prompt.
+// filled in, or the input as it was accepted, digit for digit, when the agent has
+// no prompt.
 func FirstMessage(a *Agent, input json.RawMessage) (string, error) {
 	if len(input) == 0 {
 		input = json.RawMessage("null")
@@ -93,9 +92,5 @@ func FirstMessage(a *Agent, input json.RawMessage) (string, error) {
 		}
 		return text, nil
 	}
-	canonical, err := events.Canonical(input)
-	if err != nil {
-		return "", fmt.Errorf("input of agent %s: %w", a.Name, err)
-	}
-	return string(canonical), nil
+	return string(input), nil
 }

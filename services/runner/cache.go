@@ -13,7 +13,11 @@ type stateCache struct {
 	mu     sync.Mutex
 	max    int
 	states map[events.RunID]*State
+	bytes  int // of their inputs, which may be large
 }
+
+// cacheBytes bounds the inputs that a cache keeps in memory.
+const cacheBytes = 64 << 20
 
 func newStateCache(most int) *stateCache {
 	return &stateCache{max: most, states: map[events.RunID]*State{}}
@@ -25,25 +29,34 @@ func (c *stateCache) get(id events.RunID) *State {
 	return c.states[id]
 }
 
-// put keeps a committed state. Ended runs are forgotten; beyond the bound an
-// arbitrary other one goes.
+// put keeps a committed state. Ended runs are forgotten; beyond the bounds
+// arbitrary other ones go.
 func (c *stateCache) put(s *State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.End != "" {
-		delete(c.states, s.RunID)
+	if old := c.states[s.RunID]; s.End == "" && old != nil && old.Seq > s.Seq {
 		return
 	}
-	if old := c.states[s.RunID]; old != nil && old.Seq > s.Seq {
+	c.drop(s.RunID)
+	size := len(s.Started.Input)
+	if s.End != "" || size > cacheBytes {
 		return
 	}
 	for id := range c.states {
-		if len(c.states) < c.max {
+		if len(c.states) < c.max && c.bytes+size <= cacheBytes {
 			break
 		}
-		delete(c.states, id)
+		c.drop(id)
 	}
 	c.states[s.RunID] = s
+	c.bytes += size
+}
+
+func (c *stateCache) drop(id events.RunID) {
+	if old := c.states[id]; old != nil {
+		c.bytes -= len(old.Started.Input)
+		delete(c.states, id)
+	}
 }
 
 // runLocks serialises work on one run within the process.

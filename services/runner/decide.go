@@ -63,6 +63,8 @@ type Input struct {
 // Start is a start with everything it pins already resolved.
 type Start struct {
 	Body events.RunStarted
+	// InputRef, when set, is where the input is that the message did not carry.
+	InputRef *events.BlobRef
 	// Broken is set when a definition cannot be used: the run is recorded and
 	// fails with it, because the start was accepted.
 	Broken *events.Problem

@@ -57,7 +57,7 @@ func (s *Service) nudgeOne(ctx context.Context, d DueNudge) error {
 		return nil
 	}
 	s.logFor(d.RunID).Info("asked again about pending work", "item", d.Item, "attempt", d.Try)
-	return s.bus.Publish(ctx, m)
+	return s.publish(ctx, m)
 }
 
 // patience is how many looks a backlog may explain an item's silence; after

@@ -190,6 +190,9 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 	if in.Start.Body.AcceptedAt.IsZero() {
 		in.Start.Body.AcceptedAt = id.Time()
 	}
+	if err := s.fetchInput(ctx, in.Start); err != nil {
+		return nil, err
+	}
 	plan, err := s.pin(ctx, m.Namespace, in.Start)
 	if err != nil {
 		return nil, err
@@ -288,7 +291,7 @@ func (s *Service) send(ctx context.Context, st *State, plan *Plan, facts []Fact,
 			return fault.Terminal("outgoing", err)
 		}
 		for _, m := range out {
-			if err := s.bus.Publish(ctx, m); err != nil {
+			if err := s.publish(ctx, m); err != nil {
 				return fmt.Errorf("publish %s: %w", m.ID, err)
 			}
 		}

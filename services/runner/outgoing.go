@@ -37,7 +37,16 @@ func (o *outbox) put(subject, id, typ, about string, body any) {
 
 func (o *outbox) event() {
 	id := fmt.Sprintf("%s:%d", o.s.RunID, o.f.Seq)
-	o.put(events.RunEventSubject(o.s.RunID), id, events.TypeRunEvent, string(o.s.RunID), EventOf(o.s.RunID, o.s.Namespace, o.f))
+	o.put(events.RunEventSubject(o.s.RunID), id, events.TypeRunEvent, string(o.s.RunID), onBus(EventOf(o.s.RunID, o.s.Namespace, o.f)))
+}
+
+// onBus leaves out a body that is too large for a message: whoever needs it
+// reads the run's events.
+func onBus(e events.RunEvent) events.RunEvent {
+	if len(e.Data) > events.MaxInline {
+		e.Data, e.Elided = json.RawMessage("null"), int64(len(e.Data))
+	}
+	return e
 }
 
 // EventOf is the event of a row: the row itself, in public form.

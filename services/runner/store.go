@@ -95,6 +95,8 @@ type Store interface {
 	DueNudges(ctx context.Context, limit int) ([]DueNudge, error)
 	// Reject keeps a message that no run can take.
 	Reject(ctx context.Context, m events.Received, code, detail string) error
+
+	Blobs
 }
 
 // DueTimer is a timer that fell due.

@@ -40,6 +40,7 @@ const poolNow = `SELECT ceiling, used, reserved FROM runner.pools WHERE namespac
 // Reserve implements runner.Store: all pools or none, in one transaction.
 func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reserved, error) {
 	out := runner.Reserved{OK: true}
+	var refused refusal
 	pools := slices.SortedFunc(slices.Values(r.Pools), func(a, b runner.Pool) int { return strings.Compare(a.Name, b.Name) })
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		var now time.Time
@@ -62,6 +63,7 @@ func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reser
 			if err := tx.QueryRow(ctx, poolNow, r.Namespace, p.Name, window).Scan(&ceiling, &used, &reserved); err != nil {
 				return err
 			}
+			refused = refusal{window: window, unit: p.Budget.Unit, ceiling: ceiling, used: used + reserved, alerts: slices.Contains(p.Budget.AlertAt, int64(100))}
 			out = runner.Reserved{Refused: p.Name, Full: used+r.Amount > ceiling,
 				Reason: fmt.Sprintf("pool %s: %d of %d %s used, %d reserved, the next call may need %d; raise it to go on", p.Name, used, ceiling, p.Budget.Unit, reserved, r.Amount)}
 			return errRefused
@@ -69,8 +71,10 @@ func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reser
 		return nil
 	})
 	if errors.Is(err, errRefused) {
-		if out.Full {
-			return out, s.alertRefused(ctx, r, pools, out.Refused)
+		if out.Full && refused.alerts {
+			if _, err := s.pool.Exec(ctx, insertRefusal, r.Namespace, out.Refused, refused.window, refused.ceiling, refused.used, refused.unit); err != nil {
+				return runner.Reserved{}, fmt.Errorf("alert of pool %s: %w", out.Refused, err)
+			}
 		}
 		return out, nil
 	}
@@ -82,23 +86,20 @@ func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reser
 
 var errRefused = errors.New("refused")
 
-// The hundredth percent is passed by the call that is refused: the pool never
-// books beyond its ceiling.
-func (s *Store) alertRefused(ctx context.Context, r runner.Reservation, pools []runner.Pool, name string) error {
-	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		var now time.Time
-		if err := tx.QueryRow(ctx, dbNow).Scan(&now); err != nil {
-			return err
-		}
-		for _, p := range pools {
-			if p.Name == name && slices.Contains(p.Budget.AlertAt, int64(100)) {
-				_, err := tx.Exec(ctx, insertAlert, r.Namespace, p.Name, p.Window(now), 100, p.Budget.Unit, 0)
-				return err
-			}
-		}
-		return nil
-	})
+// refusal is the pool as it was when it had no room.
+type refusal struct {
+	window, unit  string
+	ceiling, used int64
+	alerts        bool
 }
+
+// The hundredth percent is passed by the call that is refused: the pool never
+// books beyond its ceiling. The row is about the ceiling that refused, which
+// may have been raised since.
+const insertRefusal = `
+INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit)
+VALUES (encode(sha256(convert_to(concat_ws('/', $1::text, $2::text, $3::text, 100, $4::bigint), 'UTF8')), 'hex'), $1, $2, $3, 100, $4, $5, $6)
+ON CONFLICT DO NOTHING`
 
 // One row per pool, window, threshold and ceiling: a second crossing of the
 // same threshold inserts nothing. The id is derived from the key.

@@ -15,7 +15,7 @@ func TestQueriesPrepare(t *testing.T) {
 	if err := pg.PrepareAll(t.Context(), pool, map[string]string{
 		"loadRun": loadRun, "loadRows": loadRows, "rowsOf": rowsOf, "createRun": createRun, "updateRun": updateRun,
 		"claimFree": claimFree, "takeOver": takeOver, "releaseClaim": releaseClaim,
-		"ensurePool": ensurePool, "reserve": reserve, "poolNow": poolNow, "insertAlert": insertAlert, "settleOne": settleOne,
+		"ensurePool": ensurePool, "reserve": reserve, "poolNow": poolNow, "insertAlert": insertAlert, "insertRefusal": insertRefusal, "settleOne": settleOne,
 		"raisePool": raisePool, "pausedFor": pausedForPool, "dueAlerts": dueAlerts, "markAlerts": markAlerts,
 		"takeTimers": takeTimers, "nextTimer": nextTimer, "takeNudges": takeNudges, "reject": reject,
 	}); err != nil {
@@ -24,13 +24,13 @@ func TestQueriesPrepare(t *testing.T) {
 }
 
 // The journal is append-only, also for its own service; nobody else writes it,
-// and the trigger does not even read it.
+// and the trigger reads no more of it than the events of runs that the API started.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	for role, statements := range map[string][]string{
 		"holdfast_runner":    {`UPDATE runner.journal SET data = '{}'`, `DELETE FROM runner.journal`, `SELECT 1 FROM tools.effects`},
-		"holdfast_trigger":   {`SELECT data FROM runner.journal`, `SELECT data FROM runner.v_events`, `INSERT INTO runner.runs DEFAULT VALUES`},
+		"holdfast_trigger":   {`SELECT data FROM runner.journal`, `SELECT data FROM runner.v_events`, `SELECT 1 FROM runner.v_runs`, `INSERT INTO runner.runs DEFAULT VALUES`},
 		"holdfast_tools":     {`SELECT 1 FROM runner.journal`, `UPDATE runner.runs SET status = 'completed'`},
 		"holdfast_approvals": {`SELECT 1 FROM runner.journal`, `UPDATE runner.runs SET status = 'completed'`},
 		"holdfast_console":   {`SELECT 1 FROM runner.journal`, `UPDATE runner.runs SET status = 'completed'`},

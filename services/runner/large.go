@@ -1,0 +1,67 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// ErrBlobGone says that bytes which a message refers to were deleted.
+var ErrBlobGone = errors.New("the bytes are gone")
+
+// Blobs keeps what is too large for a message. Bytes are there before a message
+// that names them is sent.
+type Blobs interface {
+	PutBlob(ctx context.Context, ref events.BlobRef, data []byte) error
+	// Blob returns ErrBlobGone when there is no such row.
+	Blob(ctx context.Context, ref events.BlobRef) ([]byte, error)
+}
+
+// fetchInput puts the input of a start that came by reference in its place. A
+// reference to nothing is the run's failure: the start was accepted.
+func (s *Service) fetchInput(ctx context.Context, start *Start) error {
+	if start.InputRef == nil || start.Body.Input != nil {
+		return nil
+	}
+	input, err := s.store.Blob(ctx, *start.InputRef)
+	if errors.Is(err, ErrBlobGone) {
+		start.Body.Input = json.RawMessage("null")
+		start.Broken = &events.Problem{Code: "input_gone", Message: fmt.Sprintf(
+			"the input of %d bytes was deleted before the run began; start it again", start.InputRef.Bytes)}
+		return nil
+	}
+	start.Body.Input = input
+	return err
+}
+
+// publish sends m. A start whose input is too large for a message goes by
+// reference, and the input is stored first.
+func (s *Service) publish(ctx context.Context, m events.Message) error {
+	if m.Type == events.TypeStartRun && len(m.Data) > events.MaxInline {
+		var err error
+		if m, err = s.lighten(ctx, m); err != nil {
+			return err
+		}
+	}
+	return s.bus.Publish(ctx, m)
+}
+
+func (s *Service) lighten(ctx context.Context, m events.Message) (events.Message, error) {
+	var start events.StartRun
+	if err := events.Decode(m, &start); err != nil {
+		return m, err
+	}
+	if len(start.Input) <= events.MaxInline {
+		return m, nil
+	}
+	ref := events.BlobRef{Scope: events.RunScope(start.RunID), Digest: events.DigestOf(start.Input), Bytes: int64(len(start.Input))}
+	if err := s.store.PutBlob(ctx, ref, start.Input); err != nil {
+		return m, err
+	}
+	start.Input, start.InputRef = nil, &ref
+	m.Data = mustJSON(start)
+	return m, nil
+}
