@@ -526,11 +526,22 @@ func (s *scene) approvalsDie(ctx context.Context) {
 const proposals = shopCount - 1
 
 // approvalsDieAt lets the service die at its failpoint: with the next decision
-// that it commits.
+// that it commits. An armed process never stays: when no decision is left it is
+// killed, because the answer to a doubt would find the failpoint later, with
+// nobody there to start it again.
 func (s *scene) approvalsDieAt(ctx context.Context) {
 	for deadline := time.Now().Add(10 * time.Second); len(s.sup.running("approvals")) > 0; time.Sleep(50 * time.Millisecond) {
 		if decided, _, _, _, _ := s.desk.tally(); time.Now().After(deadline) || ctx.Err() != nil || len(decided) == proposals {
+			if s.sup.awaitEnd("approvals", 500*time.Millisecond) == nil {
+				break // the last decision was the one
+			}
 			s.p.say("every price is decided: none is left for the failpoint of approvals")
+			if _, err := s.sup.kill("approvals", "armed, and no decision left for its failpoint"); err != nil {
+				s.deviate("%v", err)
+			}
+			if err := s.sup.restart(ctx, "approvals"); err != nil {
+				s.deviate("%v", err)
+			}
 			return
 		}
 		s.desk.release(ctx, 1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/runner"
 )
 
@@ -155,5 +156,41 @@ func TestClaim_OneWinner(t *testing.T) {
 	}
 	if won != 1 {
 		t.Errorf("%d winners, want 1", won)
+	}
+}
+
+// A refusal belongs to the ceiling that refused. When the pool is raised before
+// the alert is written, no alert of the new ceiling may appear.
+func TestReserve_AlertNamesTheCeilingThatRefused(t *testing.T) {
+	db, s, st := created(t)
+	docs, err := spec.Parse("t.yaml", []byte("apiVersion: holdfast/v1\nkind: Budget\nmetadata: {name: night}\nspec: {limit: 100}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := runner.Pool{Name: "night", Budget: docs[0].Budget}
+	ask := func(seq int64) runner.Reserved {
+		t.Helper()
+		r, err := s.Reserve(t.Context(), runner.Reservation{RunID: st.RunID, Namespace: "default", Seq: seq, Epoch: 1, Pools: []runner.Pool{pool}, Amount: 101})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := ask(1); r.OK || !r.Full {
+		t.Fatalf("%+v, want refused and full", r)
+	}
+	// The race: the refusal was read at 100, the raise commits before its alert.
+	if err := s.RaisePool(t.Context(), "default", pool, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Pool.Exec(t.Context(), insertRefusal, "default", "night", "all", int64(100), int64(0), "tokens"); err != nil {
+		t.Fatal(err)
+	}
+	if r := ask(2); !r.OK {
+		t.Fatalf("%+v after the raise", r)
+	}
+	var n, ceiling int64
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*), max(ceiling) FROM runner.alerts`).Scan(&n, &ceiling); err != nil || n != 1 || ceiling != 100 {
+		t.Errorf("%d alerts, the highest for a ceiling of %d (%v), want one for 100", n, ceiling, err)
 	}
 }
