@@ -165,22 +165,27 @@ func arm(t *testing.T, point string) func() {
 }
 
 // A worker stops in the middle of a model call, is taken over, and wakes up
-// with an answer: it neither writes nor sends.
+// with an answer while the other is still at the call: it neither writes nor
+// sends.
 func TestRecovery_FencedWorkerNeverActs(t *testing.T) {
 	r := newRig(t)
 	asleep, wake := make(chan struct{}), make(chan struct{})
+	woken := make(chan struct{})
 	var once sync.Once
-	slow := &script{answer: func(ctx context.Context, q runner.Request, n int) (runner.Answer, error) {
+	a := r.worker(&script{answer: func(ctx context.Context, q runner.Request, n int) (runner.Answer, error) {
 		once.Do(func() { close(asleep) })
 		<-wake
+		defer close(woken)
 		return asks(runner.ModelCall{Tool: "look", Args: json.RawMessage(`{"n":666}`)}), nil
-	}}
-	a := r.worker(slow)
+	}})
 	calls := r.tools(`1`)
 	id := r.start(events.KindAgent, "clerk", `{}`)
 	<-asleep
+	taken, release := make(chan struct{}), make(chan struct{})
 	b := r.worker(&script{answer: func(_ context.Context, q runner.Request, n int) (runner.Answer, error) {
 		if len(q.Entries) == 1 {
+			close(taken)
+			<-release
 			return asks(runner.ModelCall{Tool: "look", Args: json.RawMessage(`{"n":1}`)}), nil
 		}
 		return said("by the other"), nil
@@ -188,15 +193,19 @@ func TestRecovery_FencedWorkerNeverActs(t *testing.T) {
 	time.Sleep(2100 * time.Millisecond) // b must have been fresh for two seconds before it may judge
 	a.freeze()
 	began := time.Now()
-	r.reaches(id, events.StatusCompleted)
-	t.Logf("resumed %s after the freeze", time.Since(began).Round(time.Millisecond))
+	<-taken
+	t.Logf("taken over %s after the freeze", time.Since(began).Round(time.Millisecond))
 	close(wake)
-	time.Sleep(300 * time.Millisecond)
-	for _, c := range calls.all() {
-		if string(c.Args) == `{"n":666}` {
-			t.Error("the fenced worker's call was sent")
-		}
+	<-woken
+	time.Sleep(500 * time.Millisecond) // time for it to do harm
+	if got := r.kinds(id); len(got) != 1 {
+		t.Errorf("the fenced worker wrote: %v", got)
 	}
+	if n := len(calls.all()); n != 0 {
+		t.Errorf("the fenced worker sent %d calls", n)
+	}
+	close(release)
+	r.reaches(id, events.StatusCompleted)
 	for _, row := range r.journal(id) {
 		if row.Kind == events.FactModelAnswered && row.Worker != b.name {
 			t.Errorf("row %d was written by the fenced worker", row.Seq)
