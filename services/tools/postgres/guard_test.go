@@ -149,6 +149,33 @@ func TestBegin_TakeoverChecksTheBeats(t *testing.T) {
 	}
 }
 
+// An attempt that was taken over comes back while the new one is at work: its
+// outcome is kept as a late receipt and says nothing about the effect.
+func TestFinish_AFencedAttemptRecordsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	old := b.begin("t-1", "owner", tools.Claim{}, false)
+	b.mustBegin(old)
+	b.exec(`UPDATE tools.effects SET lease_until = clock_timestamp() - interval '1 s'`)
+	b.beat("owner", 5*time.Second, time.Hour)
+	b.beat("me", 0, time.Minute)
+	now := b.begin("t-2", "me", tools.Claim{Epoch: 1, AttemptID: "t-1", Worker: "owner", Attempts: 1}, true)
+	if began := b.mustBegin(now); began.Lost || began.Epoch != 2 {
+		t.Fatalf("takeover %+v", began)
+	}
+	if calls, mine, err := b.store.Finish(t.Context(), finish(old, 1, tools.EffectFailed)); err != nil || mine || len(calls) != 0 {
+		t.Errorf("the fenced attempt answered %+v, mine %v, %v", calls, mine, err)
+	}
+	var state string
+	var late int
+	if err := b.admin.QueryRow(t.Context(), `SELECT e.state, (SELECT count(*) FROM tools.receipts r WHERE r.effect_id = e.effect_id AND r.late) FROM tools.effects e`).Scan(&state, &late); err != nil || state != tools.EffectIntent || late != 1 {
+		t.Errorf("state %s, %d late receipts (%v), want intent and 1", state, late, err)
+	}
+	if calls, mine, err := b.store.Finish(t.Context(), finish(now, 2, tools.EffectSucceeded)); err != nil || !mine || len(calls) != 1 || calls[0].Status != events.CallSucceeded {
+		t.Errorf("the attempt in force: %+v, mine %v, %v", calls, mine, err)
+	}
+}
+
 // Of many processes that begin one key, one does.
 func TestBegin_OneWins(t *testing.T) {
 	t.Parallel()
