@@ -121,7 +121,7 @@ func New(c Config) *Door {
 	return d
 }
 
-// OpenAPI is the description of what Register has registered.
+// OpenAPI is the description of what Register and RawOperation have registered.
 func (d *Door) OpenAPI() *huma.OpenAPI { return d.api.OpenAPI() }
 
 // Routes lists every route in the order of registration.
@@ -144,14 +144,7 @@ func Register[I, O any](d *Door, op huma.Operation, need authn.Role, h func(cont
 		op.MaxBodyBytes = d.cfg.MaxBody
 	}
 	op.BodyReadTimeout = -1 // the door sets the deadline and takes it back
-	if need != Public {
-		op.Security = append(op.Security, map[string][]string{"bearer": {}})
-		op.Extensions = maps.Clone(op.Extensions)
-		if op.Extensions == nil {
-			op.Extensions = map[string]any{}
-		}
-		op.Extensions["x-holdfast-role"] = need.String()
-	}
+	declareRole(&op, need)
 	if op.OperationID == "" {
 		op.OperationID = huma.GenerateOperationID(op.Method, op.Path, (*O)(nil))
 	}
@@ -166,8 +159,8 @@ func Register[I, O any](d *Door, op huma.Operation, need authn.Role, h func(cont
 	})
 }
 
-// Raw adds a plain handler: a stream, a page, a webhook. The pattern is one of
-// net/http.ServeMux with a method: "GET /v1/runs/{id}/events". The door checks
+// Raw adds a plain handler that is not described: a page. The pattern is one of
+// net/http.ServeMux with a method: "GET /ui/runs/{id}". The door checks
 // role, origin and body limit; the handler answers errors with Fail.
 func (d *Door) Raw(pattern string, need authn.Role, h http.Handler) {
 	method, path, ok := strings.Cut(pattern, " ")

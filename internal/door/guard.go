@@ -135,9 +135,14 @@ func wantsPage(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// limitBody bounds a body's size and the time it may take to arrive.
+// limitBody bounds a body's size, unless its handler does, and the time it may
+// take to arrive.
 func (d *Door) limitBody(w http.ResponseWriter, r *http.Request, limit int64) error {
 	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	if limit == OwnBody {
+		r.Body = d.timed(w, r.Body)
 		return nil
 	}
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
@@ -149,12 +154,15 @@ func (d *Door) limitBody(w http.ResponseWriter, r *http.Request, limit int64) er
 	if r.ContentLength > limit {
 		return bodyTooLarge(limit, r.ContentLength)
 	}
+	r.Body = d.timed(w, http.MaxBytesReader(w, r.Body, limit))
+	return nil
+}
+
+// timed gives a body the time that it may take.
+func (d *Door) timed(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
 	ctl := http.NewResponseController(w)
 	_ = ctl.SetReadDeadline(time.Now().Add(d.cfg.BodyTimeout))
-	r.Body = &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, limit), done: func() {
-		_ = ctl.SetReadDeadline(time.Time{})
-	}}
-	return nil
+	return &timedBody{ReadCloser: body, done: func() { _ = ctl.SetReadDeadline(time.Time{}) }}
 }
 
 // timedBody takes the read deadline back once the body is complete; one that

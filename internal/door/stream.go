@@ -17,7 +17,8 @@ type Stream struct {
 	ctl *http.ResponseController
 }
 
-// streamWriteWithin bounds one write to a stream's client.
+// streamWriteWithin bounds one write to a stream's client; a large one has more
+// time, at 256 KiB a second.
 const streamWriteWithin = 10 * time.Second
 
 // NewStream begins a stream: it sends the headers and a hint to reconnect
@@ -57,7 +58,7 @@ func (s *Stream) Place(id string) error { return s.write([]byte("id: " + id + "\
 func (s *Stream) Beat() error { return s.write([]byte(": beat\n\n")) }
 
 func (s *Stream) write(b []byte) error {
-	_ = s.ctl.SetWriteDeadline(time.Now().Add(streamWriteWithin))
+	_ = s.ctl.SetWriteDeadline(time.Now().Add(streamWriteWithin + time.Duration(len(b)>>18)*time.Second))
 	if _, err := s.w.Write(b); err != nil {
 		return fmt.Errorf("write event: %w", err)
 	}
