@@ -37,6 +37,9 @@ func (s *Service) Accept(ctx context.Context, st Start) (Accepted, error) {
 	if !inserted {
 		return repeat(st, stored)
 	}
+	if d.Attempt != nil {
+		*st.Attempt = *d.Attempt
+	}
 	if err := failpoint.Hit("trigger.committed", string(d.RunID)); err != nil {
 		return Accepted{}, err
 	}

@@ -53,6 +53,8 @@ type Start struct {
 	Principal  string
 	// Held keeps the start back until its webhook is no longer paused.
 	Held bool
+	// Attempt, when set, is the request behind it. It is logged with the delivery.
+	Attempt *Attempt
 }
 
 // Delivery is one accepted start.
@@ -69,6 +71,7 @@ type Delivery struct {
 	Principal   string
 	TraceParent string
 	Held        bool
+	Attempt     *Attempt  // only on its way into the store
 	AcceptedAt  time.Time // by the database's clock
 
 	AnnouncedAt *time.Time // NATS has stored the start
@@ -89,7 +92,7 @@ func newDelivery(st Start, ref events.Ref, traceParent string) (Delivery, error)
 	if err != nil {
 		return Delivery{}, fmt.Errorf("mint delivery id: %w", err)
 	}
-	return Delivery{
+	d := Delivery{
 		ID:          DeliveryID(id.String()),
 		Namespace:   st.Namespace,
 		Source:      st.Source,
@@ -102,7 +105,12 @@ func newDelivery(st Start, ref events.Ref, traceParent string) (Delivery, error)
 		Principal:   st.Principal,
 		TraceParent: traceParent,
 		Held:        st.Held,
-	}, nil
+	}
+	if a := st.Attempt; a != nil && a.Outcome == "" {
+		d.ID = a.ID // a request that makes several deliveries has the first one's
+		d.Attempt = a.accepted(d)
+	}
+	return d, nil
 }
 
 // StartCause is the logical id of the start of a run.

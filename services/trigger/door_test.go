@@ -23,6 +23,8 @@ func TestDoor_RolesOfEveryRoute(t *testing.T) {
 		"POST /v1/agents/{name}/runs": authn.Operator, "POST /v1/flows/{name}/runs": authn.Operator,
 		"GET /v1/schedules": authn.Viewer, "GET /v1/schedules/{name}": authn.Viewer, "POST /v1/schedules/{name}/trigger": authn.Operator,
 		"GET /v1/deliveries": authn.Viewer, "GET /v1/deliveries/{id}": authn.Viewer,
+		"POST /v1/deliveries/{id}/replay": authn.Operator, "POST /v1/deliveries/replay": authn.Operator,
+		"POST /v1/webhooks/{name}/test": authn.Operator,
 	}
 	got := map[string]authn.Role{}
 	for _, route := range r.door.Routes() {

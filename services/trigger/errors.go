@@ -3,6 +3,7 @@ package trigger
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 var (
@@ -19,22 +20,37 @@ var (
 	ErrKeyReused = errors.New("key was used for another request")
 )
 
+// Unsigned is a request without a header that its signature needs. It wraps
+// ErrSignature.
+type Unsigned struct{ Header string }
+
+func (u *Unsigned) Error() string {
+	return fmt.Sprintf("%v: the header %s is missing", ErrSignature, u.Header)
+}
+
+// Unwrap returns ErrSignature.
+func (*Unsigned) Unwrap() error { return ErrSignature }
+
 // Codes of Refusals. They are stable: callers branch on them.
 const (
-	CodeUnknownTarget  = "unknown_target"
-	CodeUnknownWebhook = "unknown_webhook"
-	CodeUnknownSched   = "unknown_schedule"
-	CodeInvalidJSON    = "invalid_json"
-	CodeInvalidText    = "invalid_text"
-	CodeInvalidInput   = "invalid_input"
-	CodeInvalidLabels  = "invalid_labels"
-	CodeInvalidKey     = "invalid_idempotency_key"
-	CodeKeyReused      = "idempotency_key_reused"
-	CodeMapping        = "mapping_failed"
-	CodeMediaType      = "unsupported_media_type"
-	CodeSignature      = "bad_signature"
-	CodeStale          = "stale_signature"
-	CodeTooLarge       = "body_too_large"
+	CodeUnknownTarget   = "unknown_target"
+	CodeUnknownWebhook  = "unknown_webhook"
+	CodeUnknownSched    = "unknown_schedule"
+	CodeInvalidJSON     = "invalid_json"
+	CodeInvalidText     = "invalid_text"
+	CodeInvalidInput    = "invalid_input"
+	CodeInvalidLabels   = "invalid_labels"
+	CodeInvalidKey      = "invalid_idempotency_key"
+	CodeKeyReused       = "idempotency_key_reused"
+	CodeMapping         = "mapping_failed"
+	CodeMediaType       = "unsupported_media_type"
+	CodeSignature       = "bad_signature"
+	CodeStale           = "stale_signature"
+	CodeTooLarge        = "body_too_large"
+	CodeUnknownDelivery = "unknown_delivery"
+	CodeIncomplete      = "incomplete_body"
+	CodeNoReplay        = "not_replayable"
+	CodeNoTest          = "no_test_send"
 )
 
 // Refusal is a request that no retry can make good. The message says what, where
@@ -44,7 +60,9 @@ type Refusal struct {
 	Message string
 	// Places names each part of the input that is wrong.
 	Places []Place
-	err    error
+	// After, when set, is when the same request may be taken.
+	After time.Duration
+	err   error
 }
 
 // Place is one wrong part of an input.

@@ -17,6 +17,8 @@ import (
 type HookAnswer struct {
 	Accepted
 	Reply json.RawMessage // set for a handshake or ping, which starts nothing
+	// Attempt is for Log, also beside an error; nil for an unknown webhook.
+	Attempt *Attempt
 }
 
 // Webhook takes one request at the door of a webhook: verify the raw bytes,
@@ -31,38 +33,76 @@ func (s *Service) Webhook(ctx context.Context, namespace, name string, r Request
 	if err != nil {
 		return HookAnswer{}, fmt.Errorf("read webhook %s: %w", name, err)
 	}
+	a, err := newAttempt(def, r)
+	if err != nil {
+		return HookAnswer{}, err
+	}
+	answer, err := s.hook(ctx, def, r, a)
+	answer.Attempt = a
+	return answer, err
+}
+
+// provider returns what checks a webhook's requests, and with what.
+func (s *Service) provider(def Webhook) (Provider, Check, error) {
 	provider, ok := s.providers[def.Provider]
 	if !ok {
-		return HookAnswer{}, fmt.Errorf("webhook %s: %w: provider %q is not known to this release", name, ErrMisconfigured, def.Provider)
+		return nil, Check{}, fmt.Errorf("webhook %s: %w: provider %q is not known to this release", def.Name, ErrMisconfigured, def.Provider)
 	}
 	check := def.Check
 	for i, ref := range def.Secrets {
 		secret, err := s.secrets(ref)
 		if err != nil {
-			return HookAnswer{}, fmt.Errorf("webhook %s: %w: secret %d: %w", name, ErrMisconfigured, i+1, err)
+			return nil, Check{}, fmt.Errorf("webhook %s: %w: secret %d: %w", def.Name, ErrMisconfigured, i+1, err)
 		}
 		check.Secrets = append(check.Secrets, secret)
+	}
+	return provider, check, nil
+}
+
+// hook takes a request of a known webhook and says in a what became of it.
+func (s *Service) hook(ctx context.Context, def Webhook, r Request, a *Attempt) (HookAnswer, error) {
+	provider, check, err := s.provider(def)
+	if err != nil {
+		return HookAnswer{}, err
 	}
 	switch err := provider.Verify(r, check); {
 	case errors.Is(err, ErrStale):
 		return HookAnswer{}, Refuse(CodeStale, "%w", err)
 	case errors.Is(err, ErrSignature):
+		if _, unsigned := errors.AsType[*Unsigned](err); unsigned {
+			a.End(OutcomeRejected, ReasonUnsigned)
+		}
 		return HookAnswer{}, Refuse(CodeSignature, "%w", err)
 	case err != nil:
-		return HookAnswer{}, fmt.Errorf("webhook %s: %w: %w", name, ErrMisconfigured, err)
+		return HookAnswer{}, fmt.Errorf("webhook %s: %w: %w", def.Name, ErrMisconfigured, err)
 	}
+	a.believe(redactionOf(provider, check))
 	event, err := provider.Event(r)
 	if err != nil {
 		return HookAnswer{}, err
 	}
 	if event.Reply != nil {
+		a.End(OutcomeFiltered, ReasonHandshake)
 		return HookAnswer{Reply: event.Reply}, nil
 	}
+	a.EventID = keptText(event.ID, MaxKey)
+	return s.admit(ctx, def, r, event, a)
+}
+
+// admit takes a verified event, also a replayed one: map, accept.
+func (s *Service) admit(ctx context.Context, def Webhook, r Request, event Event, a *Attempt) (HookAnswer, error) {
 	st, err := mapWebhook(def, r, event)
 	if err != nil {
 		return HookAnswer{}, err
 	}
+	st.Attempt = a
+	if a.rekey != nil {
+		st.Key = a.rekey(st.Key)
+	}
 	accepted, err := s.Accept(ctx, st)
+	if accepted.Repeat {
+		a.repeats(accepted, st.Key)
+	}
 	return HookAnswer{Accepted: accepted}, err
 }
 

@@ -20,12 +20,24 @@ type Provider interface {
 	Event(r Request) (Event, error)
 }
 
+// Signer is a Provider that can sign as its sender does, for test-sends.
+type Signer interface {
+	// Sign adds to r's headers what Verify wants, by the first secret of c, and
+	// where the provider has one, the id of the delivery.
+	Sign(r *Request, c Check, id string) error
+}
+
 // Request is one HTTP request at a webhook's door. Nothing in it was believed yet.
 type Request struct {
+	Method string
 	Header http.Header
 	Query  url.Values
-	Body   []byte    // the raw bytes, as they were signed
-	At     time.Time // when it arrived
+	// RawQuery is the query as it was sent, which some senders sign.
+	RawQuery string
+	Body     []byte    // the raw bytes, as they were signed
+	At       time.Time // when it arrived
+	Began    time.Time // when its head had arrived; zero means now
+	Remote   string    // the peer's address
 }
 
 // Check is what an operator configured about a webhook's signature.

@@ -19,6 +19,8 @@ type Config struct {
 	CatchUp time.Duration `help:"How late a schedule may still start the newest run that it missed." default:"1h"`
 	// SyncEvery is how often changed definitions of schedules are looked for.
 	SyncEvery time.Duration `help:"How often changed schedules are looked for." default:"3s"`
+	// DeliveryRetention is how long the delivery log is kept.
+	DeliveryRetention time.Duration `help:"How long the log of webhooks' requests is kept. Accepted starts are kept longer." default:"720h"`
 }
 
 // Validate joins every problem of the settings.
@@ -29,6 +31,9 @@ func (c Config) Validate() error {
 	}
 	if c.SyncEvery < 0 || c.SyncEvery > time.Hour {
 		errs = append(errs, fmt.Errorf("sync-every %s is not between 0 and 1h", c.SyncEvery))
+	}
+	if c.DeliveryRetention < 0 || c.DeliveryRetention > 10*366*24*time.Hour {
+		errs = append(errs, fmt.Errorf("delivery-retention %s is not between 0 and ten years", c.DeliveryRetention))
 	}
 	return errors.Join(errs...)
 }
@@ -69,6 +74,7 @@ type Parts struct {
 type Service struct {
 	cfg         Config
 	store       Store
+	attempts    *logKeeper
 	definitions Definitions
 	providers   map[string]Provider
 	planner     Planner
@@ -93,6 +99,9 @@ func New(c Config, p Parts) (*Service, error) {
 	if c.SyncEvery == 0 {
 		c.SyncEvery = 3 * time.Second
 	}
+	if c.DeliveryRetention == 0 {
+		c.DeliveryRetention = 30 * 24 * time.Hour
+	}
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -103,6 +112,7 @@ func New(c Config, p Parts) (*Service, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.attempts = newLogKeeper(s.store, s.log)
 	for _, provider := range p.Providers {
 		if _, twice := s.providers[provider.Name()]; twice {
 			return nil, fmt.Errorf("two webhook providers are named %q", provider.Name())
@@ -136,6 +146,7 @@ func (s *Service) Run(ctx context.Context) error {
 		defer cancel()
 		relayErr = s.relay.Run(ctx)
 	})
+	wg.Go(func() { s.attempts.run(ctx, s.cfg.DeliveryRetention) })
 	s.keepTime(ctx)
 	cancel()
 	wg.Wait()

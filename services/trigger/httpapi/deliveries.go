@@ -3,9 +3,9 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -21,45 +21,80 @@ type deliveryInput struct {
 
 type deliveryOutput struct{ Body delivery }
 
+type deliveriesInput struct {
+	door.PageInput
+	Webhook string    `query:"webhook" maxLength:"62" doc:"of this webhook only"`
+	Outcome string    `query:"outcome" enum:"accepted,duplicate,filtered,held,rejected"`
+	Since   time.Time `query:"since" doc:"received at or after this time"`
+}
+
 type deliveriesOutput struct{ Body door.Page[delivery] }
 
+// delivery is a request at a webhook, or a start that came another way.
 type delivery struct {
-	ID          string            `json:"delivery_id"`
-	Namespace   string            `json:"namespace"`
-	Source      string            `json:"source" enum:"webhook,api,schedule,event"`
-	SourceName  string            `json:"source_name" doc:"of the webhook, the schedule or the subject; of the principal for the API"`
-	Key         string            `json:"dedupe_key,omitempty"`
-	RunID       string            `json:"run_id"`
-	Kind        string            `json:"kind" enum:"agent,flow"`
-	Name        string            `json:"name"`
-	Digest      string            `json:"digest" doc:"of the version that the run uses"`
+	ID         string `json:"delivery_id"`
+	Namespace  string `json:"namespace"`
+	Source     string `json:"source" enum:"webhook,api,schedule,event"`
+	SourceName string `json:"source_name" doc:"of the webhook, the schedule or the subject; of the principal for the API"`
+	Outcome    string `json:"outcome" enum:"accepted,duplicate,filtered,held,rejected"`
+	Reason     string `json:"reason,omitempty" doc:"why it was rejected or filtered: bad_signature, missing_signature, stale_timestamp, too_large, bad_body, schema, mapping, ..."`
+	Detail     string `json:"detail,omitempty" doc:"the reason for people"`
+	Key        string `json:"dedupe_key,omitempty"`
+	RunID      string `json:"run_id,omitempty" doc:"the run that it started; of a duplicate, the run that the first one started"`
+	StatusURL  string `json:"status_url,omitempty"`
+	ReplayOf   string `json:"replay_of,omitempty" doc:"the delivery that this one replayed"`
+	Principal  string `json:"principal,omitempty" doc:"who started it by the API, or replayed it"`
+
+	Kind        string            `json:"kind,omitempty" enum:"agent,flow"`
+	Name        string            `json:"name,omitempty"`
+	Digest      string            `json:"digest,omitempty" doc:"of the version that the run uses"`
 	Input       json.RawMessage   `json:"input,omitempty" doc:"absent in lists"`
-	Labels      map[string]string `json:"labels"`
-	Principal   string            `json:"principal,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
 	Held        bool              `json:"held,omitempty" doc:"kept back while its webhook is paused"`
-	AcceptedAt  time.Time         `json:"accepted_at"`
+	AcceptedAt  *time.Time        `json:"accepted_at,omitempty"`
 	AnnouncedAt *time.Time        `json:"announced_at,omitempty" doc:"when NATS stored the start"`
 	LandedAt    *time.Time        `json:"landed_at,omitempty" doc:"when the runner was seen to have the run"`
-	StatusURL   string            `json:"status_url"`
+
+	ReceivedAt time.Time `json:"received_at"`
+	Request    *request  `json:"request,omitempty" doc:"what came to the webhook; absent when it came another way, or is older than the log"`
+}
+
+// request is what the log has of one HTTP request.
+type request struct {
+	Webhook     string              `json:"webhook_digest,omitempty" doc:"of the webhook's version that took it"`
+	Status      int                 `json:"status,omitempty" doc:"answered; absent for replays"`
+	TookUs      int64               `json:"took_us" doc:"microseconds from its head to its outcome"`
+	Remote      string              `json:"remote,omitempty" doc:"the peer's address"`
+	ContentType string              `json:"content_type,omitempty"`
+	EventID     string              `json:"event_id,omitempty" doc:"the provider's id"`
+	Count       int64               `json:"count" doc:"how many requests the entry stands for; rejected ones that came too fast share one"`
+	BodyBytes   int64               `json:"body_bytes"`
+	BodyDigest  string              `json:"body_digest,omitempty"`
+	Headers     map[string][]string `json:"headers,omitempty" doc:"secret ones are [redacted]; absent in lists"`
+	Query       map[string][]string `json:"query,omitempty" doc:"absent in lists"`
+	BodyKept    bool                `json:"body_kept,omitempty" doc:"it can be replayed; absent in lists"`
+	Body        string              `json:"body,omitempty" doc:"when it is text; absent in lists"`
+	BodyBase64  []byte              `json:"body_base64,omitempty" doc:"when it is not text; absent in lists"`
 }
 
 func (a *api) registerDeliveries(d *door.Door) {
 	tags := []string{"deliveries"}
 	door.Register(d, huma.Operation{
 		OperationID: "list-deliveries", Method: http.MethodGet, Path: "/v1/deliveries",
-		Summary: "List accepted starts, newest first", Tags: tags,
+		Summary: "List what came in, newest first: requests at webhooks, also rejected ones, and other starts", Tags: tags,
 	}, authn.Viewer, a.listDeliveries)
 	door.Register(d, huma.Operation{
 		OperationID: "get-delivery", Method: http.MethodGet, Path: "/v1/deliveries/{id}",
-		Summary: "Show an accepted start", Tags: tags,
+		Summary: "Show one delivery", Tags: tags,
 	}, authn.Viewer, a.getDelivery)
+	a.registerReplays(d)
 }
 
 type idCursor struct {
 	ID string `json:"i"`
 }
 
-func (a *api) listDeliveries(ctx context.Context, in *door.PageInput) (*deliveriesOutput, error) {
+func (a *api) listDeliveries(ctx context.Context, in *deliveriesInput) (*deliveriesOutput, error) {
 	p, err := principal(ctx)
 	if err != nil {
 		return nil, err
@@ -70,14 +105,18 @@ func (a *api) listDeliveries(ctx context.Context, in *door.PageInput) (*deliveri
 	} else if ok && !canonicalUUID(before.ID) {
 		return nil, door.Error(http.StatusBadRequest, door.CodeInvalidCursor, "the cursor is not one of ours; begin without it")
 	}
-	list, err := a.svc.Deliveries(ctx, p.Namespace, trigger.DeliveryID(before.ID), in.Limit+1)
+	filter := trigger.EntryFilter{Webhook: in.Webhook, Outcome: in.Outcome, Since: in.Since}
+	list, err := a.svc.Entries(ctx, p.Namespace, filter, trigger.DeliveryID(before.ID), in.Limit+1)
 	if err != nil {
 		return nil, problem(err)
 	}
 	items := make([]delivery, 0, len(list))
-	for _, d := range list {
-		body := deliveryBody(d)
+	for _, e := range list {
+		body := deliveryBody(e)
 		body.Input = nil
+		if r := body.Request; r != nil {
+			r.Headers, r.Query = nil, nil
+		}
 		items = append(items, body)
 	}
 	return &deliveriesOutput{door.NewPage(items, in.Limit, func(d delivery) any { return idCursor{d.ID} })}, nil
@@ -88,18 +127,18 @@ func (a *api) getDelivery(ctx context.Context, in *deliveryInput) (*deliveryOutp
 	if err != nil {
 		return nil, err
 	}
-	notFound := door.NotFound("there is no delivery %q in the namespace %s", in.ID, p.Namespace)
 	if !canonicalUUID(in.ID) {
-		return nil, notFound
+		return nil, noDelivery(in.ID, p)
 	}
-	d, err := a.svc.Delivery(ctx, p.Namespace, trigger.DeliveryID(in.ID))
-	if errors.Is(err, trigger.ErrNotFound) {
-		return nil, notFound
-	}
+	e, err := a.svc.Entry(ctx, p.Namespace, trigger.DeliveryID(in.ID))
 	if err != nil {
 		return nil, problem(err)
 	}
-	return &deliveryOutput{deliveryBody(d)}, nil
+	return &deliveryOutput{deliveryBody(e)}, nil
+}
+
+func noDelivery(id string, p authn.Principal) error {
+	return door.NotFound("there is no delivery %q in the namespace %s", id, p.Namespace)
 }
 
 func canonicalUUID(s string) bool {
@@ -107,13 +146,41 @@ func canonicalUUID(s string) bool {
 	return err == nil && id.String() == s
 }
 
-func deliveryBody(d trigger.Delivery) delivery {
-	return delivery{
-		ID: string(d.ID), Namespace: d.Namespace, Source: d.Source.Kind, SourceName: d.Source.Name, Key: d.Key,
-		RunID: string(d.RunID), Kind: d.Ref.Kind, Name: d.Ref.Name, Digest: string(d.Ref.Digest), Input: d.Input,
-		Labels: d.Labels, Principal: d.Principal, Held: d.Held, AcceptedAt: d.AcceptedAt.UTC(),
-		AnnouncedAt: utc(d.AnnouncedAt), LandedAt: utc(d.LandedAt), StatusURL: "/v1/runs/" + string(d.RunID),
+func deliveryBody(e trigger.Entry) delivery {
+	body := delivery{ID: string(e.ID), Outcome: trigger.OutcomeAccepted}
+	if d := e.Delivery; d != nil {
+		body.Namespace, body.Source, body.SourceName = d.Namespace, d.Source.Kind, d.Source.Name
+		body.Key, body.RunID, body.Principal = d.Key, string(d.RunID), d.Principal
+		body.Kind, body.Name, body.Digest = d.Ref.Kind, d.Ref.Name, string(d.Ref.Digest)
+		body.Input, body.Labels, body.Held = d.Input, d.Labels, d.Held
+		body.AcceptedAt, body.AnnouncedAt, body.LandedAt = utc(&d.AcceptedAt), utc(d.AnnouncedAt), utc(d.LandedAt)
+		body.ReceivedAt = d.AcceptedAt.UTC()
 	}
+	if a := e.Attempt; a != nil {
+		body.Namespace, body.Source, body.SourceName = a.Namespace, trigger.SourceWebhook, a.Webhook
+		body.Outcome, body.Reason, body.Detail = a.Outcome, a.Reason, a.Detail
+		body.Key, body.RunID, body.ReplayOf, body.Principal = a.Key, string(a.RunID), string(a.ReplayOf), a.Principal
+		body.ReceivedAt = a.ReceivedAt.UTC()
+		body.Request = requestBody(a)
+	}
+	if body.RunID != "" {
+		body.StatusURL = "/v1/runs/" + body.RunID
+	}
+	return body
+}
+
+func requestBody(a *trigger.Attempt) *request {
+	r := &request{
+		Webhook: string(a.Version), Status: a.Status, TookUs: a.Took.Microseconds(), Remote: a.Remote, ContentType: a.ContentType,
+		EventID: a.EventID, Count: max(a.Count, 1), BodyBytes: a.BodyBytes, BodyDigest: string(a.BodyDigest),
+		Headers: a.Header, Query: a.Query, BodyKept: a.Body != nil,
+	}
+	if utf8.Valid(a.Body) {
+		r.Body = string(a.Body)
+	} else {
+		r.BodyBase64 = a.Body
+	}
+	return r
 }
 
 func utc(t *time.Time) *time.Time {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 // signatures are over its bytes.
 func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 	answer, err := a.takeHook(w, r)
+	a.log(w, r, answer, err)
 	if err != nil {
 		door.Fail(unchallenged{w}, r, problem(err))
 		return
@@ -43,13 +45,42 @@ func (a *api) takeHook(w http.ResponseWriter, r *http.Request) (trigger.HookAnsw
 	if namespace == "" {
 		namespace = trigger.DefaultNamespace
 	}
+	request := trigger.Request{Method: r.Method, RawQuery: r.URL.RawQuery, Header: r.Header, Query: r.URL.Query(), Began: time.Now(), Remote: peer(r)}
 	body, err := readBody(w, r)
 	if err != nil {
-		return trigger.HookAnswer{}, err
+		return trigger.HookAnswer{Attempt: a.svc.Unread(r.Context(), namespace, name, request, r.ContentLength)}, err
 	}
-	return a.svc.Webhook(r.Context(), namespace, name, trigger.Request{
-		Header: r.Header, Query: r.URL.Query(), Body: body, At: a.now(),
-	})
+	request.Body, request.At = body, a.now()
+	return a.svc.Webhook(r.Context(), namespace, name, request)
+}
+
+// log writes the request's entry, before the answer: who has the answer finds it.
+func (a *api) log(w http.ResponseWriter, r *http.Request, answer trigger.HookAnswer, err error) {
+	if answer.Attempt == nil {
+		return
+	}
+	told := trigger.Answered{Status: http.StatusAccepted}
+	if answer.Reply != nil {
+		told.Status = http.StatusOK
+	}
+	if err != nil {
+		p := door.From(problem(err))
+		told = trigger.Answered{Status: p.Status, Code: p.Code, Detail: p.Detail}
+		for _, place := range p.Errors {
+			told.Detail += "; " + place.Field + ": " + place.Message
+		}
+	}
+	if a.svc.Log(r.Context(), answer.Attempt, told) {
+		w.Header().Set(headerDelivery, string(answer.Attempt.ID))
+	}
+}
+
+func peer(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
 }
 
 // readBody reads at most trigger.MaxBody bytes.
@@ -60,6 +91,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, trigger.MaxBody))
 	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(fmt.Sprintf("the body has more than %d bytes", big.Limit))
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, trigger.Refuse(trigger.CodeIncomplete, "the body ended before its length")
 	}
 	return body, err
 }

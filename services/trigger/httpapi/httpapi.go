@@ -14,18 +14,22 @@ import (
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
-const headerReplayed = "Idempotency-Replayed"
+const (
+	headerReplayed = "Idempotency-Replayed"
+	headerDelivery = "Holdfast-Delivery" // id of a request's entry in the delivery log
+)
 
 type api struct {
-	svc *trigger.Service
-	now clock
+	svc  *trigger.Service
+	door *door.Door
+	now  clock
 }
 
 // Register hangs the service's routes into d.
 func Register(d *door.Door, svc *trigger.Service) { register(d, svc, time.Now) }
 
 func register(d *door.Door, svc *trigger.Service, now clock) {
-	a := &api{svc: svc, now: now}
+	a := &api{svc: svc, door: d, now: now}
 	d.Raw("POST /hooks/{name}", door.Public, http.HandlerFunc(a.hook))
 	d.Raw("POST /hooks/{namespace}/{name}", door.Public, http.HandlerFunc(a.hook))
 	for _, kind := range []string{events.KindAgent, events.KindFlow} {
@@ -48,6 +52,7 @@ func register(d *door.Door, svc *trigger.Service, now clock) {
 	}
 	a.registerSchedules(d)
 	a.registerDeliveries(d)
+	a.registerTests(d)
 }
 
 var article = map[string]string{events.KindAgent: "an agent", events.KindFlow: "a flow"}

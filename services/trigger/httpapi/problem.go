@@ -11,17 +11,20 @@ import (
 
 // statuses of Refusals; a code that is not here is a 422.
 var statuses = map[string]int{
-	trigger.CodeUnknownTarget:  http.StatusNotFound,
-	trigger.CodeUnknownWebhook: http.StatusNotFound,
-	trigger.CodeUnknownSched:   http.StatusNotFound,
-	trigger.CodeInvalidJSON:    http.StatusBadRequest,
-	trigger.CodeInvalidText:    http.StatusBadRequest,
-	trigger.CodeInvalidLabels:  http.StatusBadRequest,
-	trigger.CodeInvalidKey:     http.StatusBadRequest,
-	trigger.CodeMediaType:      http.StatusUnsupportedMediaType,
-	trigger.CodeSignature:      http.StatusUnauthorized,
-	trigger.CodeStale:          http.StatusUnauthorized,
-	trigger.CodeTooLarge:       http.StatusRequestEntityTooLarge,
+	trigger.CodeUnknownTarget:   http.StatusNotFound,
+	trigger.CodeUnknownWebhook:  http.StatusNotFound,
+	trigger.CodeUnknownSched:    http.StatusNotFound,
+	trigger.CodeUnknownDelivery: http.StatusNotFound,
+	trigger.CodeNoReplay:        http.StatusConflict,
+	trigger.CodeInvalidJSON:     http.StatusBadRequest,
+	trigger.CodeInvalidText:     http.StatusBadRequest,
+	trigger.CodeInvalidLabels:   http.StatusBadRequest,
+	trigger.CodeInvalidKey:      http.StatusBadRequest,
+	trigger.CodeMediaType:       http.StatusUnsupportedMediaType,
+	trigger.CodeSignature:       http.StatusUnauthorized,
+	trigger.CodeStale:           http.StatusUnauthorized,
+	trigger.CodeIncomplete:      http.StatusBadRequest,
+	trigger.CodeTooLarge:        http.StatusRequestEntityTooLarge,
 }
 
 // problem gives a Refusal its status; other errors go on to the door, which

@@ -32,6 +32,10 @@ func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
 const deliveryColumns = `delivery_id::text, namespace, source_kind, source_name, coalesce(dedupe_key, ''), request_digest,
 	run_id, ref_kind, ref_name, ref_digest, input::text, labels, principal, traceparent, held, accepted_at, announced_at, landed_at`
 
+// deliveryHeadColumns are deliveryColumns without the input, for lists.
+const deliveryHeadColumns = `delivery_id::text, namespace, source_kind, source_name, coalesce(dedupe_key, ''), request_digest,
+	run_id, ref_kind, ref_name, ref_digest, 'null', labels, principal, traceparent, held, accepted_at, announced_at, landed_at`
+
 func scanDelivery(row pgx.CollectableRow) (trigger.Delivery, error) {
 	var d trigger.Delivery
 	var input string
@@ -85,7 +89,11 @@ func (s *Store) Insert(ctx context.Context, d trigger.Delivery) (stored trigger.
 }
 
 func (s *Store) insert(ctx context.Context, d trigger.Delivery) (trigger.Delivery, bool, error) {
-	err := s.pool.QueryRow(ctx, insertDelivery, insertArgs(d)...).Scan(&d.AcceptedAt)
+	query, args := insertDelivery, insertArgs(d)
+	if d.Attempt != nil {
+		query, args = insertLogged, append(args, attemptArgs(d.Attempt)...)
+	}
+	err := s.pool.QueryRow(ctx, query, args...).Scan(&d.AcceptedAt)
 	if err == nil {
 		return d, true, nil
 	}

@@ -76,5 +76,5 @@ func secrets(c trigger.Check) ([][]byte, error) {
 }
 
 func missing(header string) error {
-	return fmt.Errorf("%w: the header %s is missing", trigger.ErrSignature, header)
+	return &trigger.Unsigned{Header: header}
 }
