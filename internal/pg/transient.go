@@ -37,7 +37,7 @@ func Transient(err error) bool {
 		}
 		return false
 	}
-	if errors.Is(err, ErrBusy) || errors.Is(err, context.DeadlineExceeded) ||
+	if errors.Is(err, ErrBusy) || errors.Is(err, ErrQueueFull) || errors.Is(err, ErrGroupStopped) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		pgconn.SafeToRetry(err) {
 		return true
@@ -68,7 +68,7 @@ func Retry(ctx context.Context, fn func(context.Context) error) error {
 		if err == nil || !Transient(err) {
 			return err
 		}
-		t := time.NewTimer(wait/2 + rand.N(wait/2))
+		t := time.NewTimer(jitter(wait))
 		select {
 		case <-ctx.Done():
 			t.Stop()
@@ -77,3 +77,6 @@ func Retry(ctx context.Context, fn func(context.Context) error) error {
 		}
 	}
 }
+
+// jitter is between half of d and the whole of it.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
