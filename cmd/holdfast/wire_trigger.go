@@ -31,6 +31,7 @@ func (p *process) addTrigger() {
 			Providers:   webhook.All(),
 			Planner:     cron.Planner{},
 			Relay:       store.Relay(p.bus.Publish, log),
+			Cancels:     store.CancelRelay(p.bus.Publish, log),
 			Inbox:       inbox.New(p.bus),
 			Secrets:     p.secrets,
 			Log:         log,

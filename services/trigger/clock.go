@@ -2,19 +2,24 @@ package trigger
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
-	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
 // longestNap bounds a wait, so that a hand that another replica or a sync moved
 // is seen in time. No replica is told; each looks.
 const longestNap = time.Second
+
+// A catch-up makes catchUpStep fires of a schedule and then lets catchUpRest
+// pass, so that it holds up nothing else.
+const (
+	catchUpStep = 10
+	catchUpRest = time.Second
+)
 
 // sickFor is how long a schedule that could not be decided is left alone, so that
 // it keeps no other from firing.
@@ -65,22 +70,23 @@ func (s *Service) keepTime(ctx context.Context) {
 	}
 }
 
-// tick fires everything that is due and returns how long nothing more is.
+// tick fires everything that is due, lets go what waited, and returns how long
+// nothing more is due.
 func (s *Service) tick(ctx context.Context, ill sick) (nap time.Duration, err error) {
 	for ctx.Err() == nil {
 		var (
-			tock    Tock
 			name    HandName
 			decided error
+			tock    Tock
+			rest    bool
 		)
-		fired, err := s.store.Tick(ctx, ill.names(time.Now()), func(ctx context.Context, h Hand, now time.Time) (Tock, error) {
+		fired, err := s.store.Tick(ctx, ill.names(time.Now()), func(ctx context.Context, h Held) (Tock, error) {
 			name = HandName{h.Namespace, h.Name}
-			tock, decided = s.decideTick(ctx, h, now)
+			tock, rest, decided = s.decideTick(ctx, h)
 			return tock, decided
 		})
 		if decided != nil {
-			ill[name] = time.Now().Add(sickFor)
-			s.log.WarnContext(ctx, "schedule could not be decided", telemetry.KeyNamespace, name.Namespace, "schedule", name.Name, telemetry.KeyErr, decided)
+			s.leaveAlone(ctx, ill, name, decided)
 			continue
 		}
 		if err != nil {
@@ -89,15 +95,15 @@ func (s *Service) tick(ctx context.Context, ill sick) (nap time.Duration, err er
 		if !fired {
 			break
 		}
-		for _, f := range tock.Fires {
-			if f.Delivery == nil {
-				continue
-			}
-			if err := failpoint.Hit("trigger.committed", string(f.Delivery.RunID)); err != nil {
-				return longestNap, err
-			}
+		if rest {
+			ill[name] = time.Now().Add(catchUpRest)
 		}
-		s.relay.Kick()
+		if err := s.made(tock.Fires...); err != nil {
+			return longestNap, err
+		}
+	}
+	if err := s.letGo(ctx, ill); err != nil {
+		return longestNap, err
 	}
 	wait, ok, err := s.store.UntilDue(ctx, ill.names(time.Now()))
 	if err != nil || !ok {
@@ -106,115 +112,69 @@ func (s *Service) tick(ctx context.Context, ill sick) (nap time.Duration, err er
 	return min(max(wait, time.Millisecond), longestNap), nil
 }
 
+// leaveAlone leaves a schedule alone for a while, so that it keeps no other waiting.
+func (s *Service) leaveAlone(ctx context.Context, ill sick, name HandName, err error) {
+	ill[name] = time.Now().Add(sickFor)
+	s.log.WarnContext(ctx, "schedule could not be decided", telemetry.KeyNamespace, name.Namespace, "schedule", name.Name, telemetry.KeyErr, err)
+}
+
+// made announces what was committed.
+func (s *Service) made(fires ...Firing) error {
+	for _, f := range fires {
+		if f.Delivery == nil {
+			continue
+		}
+		if err := failpoint.Hit("trigger.committed", string(f.Delivery.RunID)); err != nil {
+			return err
+		}
+	}
+	s.relay.Kick()
+	if s.cancels != nil {
+		s.cancels.Kick()
+	}
+	return nil
+}
+
 // decideTick says what a due hand fires. It reads the definition anew: one that
 // was changed, paused or deleted since the hand was set never fires as it was.
-func (s *Service) decideTick(ctx context.Context, h Hand, now time.Time) (Tock, error) {
+// rest says that more is due and that others come first.
+func (s *Service) decideTick(ctx context.Context, h Held) (tock Tock, rest bool, err error) {
 	def, err := s.definitions.Schedule(ctx, h.Namespace, h.Name)
 	if errors.Is(err, ErrNotFound) {
-		return Tock{}, nil
+		return Tock{}, false, nil
 	}
 	if err != nil {
-		return Tock{}, fmt.Errorf("read schedule %s: %w", h.Name, err)
+		return Tock{}, false, fmt.Errorf("read schedule %s: %w", h.Name, err)
 	}
-	if def.Digest != h.Digest || def.Paused || def.Broken != nil {
-		return Tock{Next: place(def, &h, now, s.planner)}, nil // never nil: the hand is not what it was set by
+	if def.Digest != h.Digest || def.Paused || def.Broken != nil || def.spent(h.Fired) {
+		return Tock{Next: place(def, &h.Hand, h.Now, s.planner)}, false, nil // never nil: the hand is not what it was set by
 	}
-	next := h
-	fires, following, missed, err := due(def, h, now, s.cfg.CatchUp, s.planner)
+	next := h.Hand
+	t, err := due(def, h.Hand, h.Now, s.cfg.CatchUp, s.planner)
 	if err != nil {
 		next.Next = nil // an expression that does not parse has nothing in sight
-		return Tock{Next: &next}, nil
+		return Tock{Next: &next}, false, nil
 	}
-	next.Next, next.Missed = following, h.Missed+missed
-	if missed > 0 {
-		s.log.WarnContext(ctx, "schedule missed fires", telemetry.KeyNamespace, h.Namespace, "schedule", h.Name, "missed", missed)
+	if len(t.Fires) > catchUpStep {
+		t.Next, t.Fires, rest = &t.Fires[catchUpStep], t.Fires[:catchUpStep], true
 	}
-	tock := Tock{Next: &next}
-	for _, fire := range fires {
-		firing, err := s.fire(ctx, def, fire)
-		if err != nil {
-			return Tock{}, err
-		}
-		tock.Fires = append(tock.Fires, firing)
+	next.Next = t.Next
+	tock.Next = &next
+	if n := t.Missed.Count; n > 0 {
+		next.Missed += n
+		tock.Fires = append(tock.Fires, missedFiring(def, t.Missed, ReasonMissed))
+		s.log.WarnContext(ctx, "schedule missed fires", telemetry.KeyNamespace, h.Namespace, "schedule", h.Name, "missed", n)
 	}
-	return tock, nil
-}
-
-// fire prepares the start that one fire makes.
-func (s *Service) fire(ctx context.Context, def Schedule, fire Fire) (Firing, error) {
-	firing := Firing{Fire: fire, Digest: def.Digest}
-	st, err := scheduleStart(def, fire)
-	if err == nil {
-		var d Delivery
-		if d, err = s.prepare(ctx, st); err == nil {
-			firing.Delivery = &d
-			return firing, nil
-		}
-	}
-	refusal, refused := AsRefusal(err)
-	if !refused {
-		return Firing{}, err
-	}
-	s.log.ErrorContext(ctx, "schedule could start nothing", telemetry.KeyNamespace, def.Namespace, "schedule", def.Name,
-		telemetry.KeyCode, refusal.Code, telemetry.KeyErr, refusal)
-	firing.Rejected = &Rejection{
-		Namespace: def.Namespace,
-		Source:    Source{Kind: SourceSchedule, Name: def.Name},
-		MessageID: fire.Key(),
-		Code:      refusal.Code,
-		Detail:    refusal.Error(),
-	}
-	return firing, nil
-}
-
-// scheduleStart maps a fire to a start.
-func scheduleStart(def Schedule, fire Fire) (Start, error) {
-	values, err := scheduleValues(def, fire)
+	order := fireOrder{origin: OriginClock, overlap: def.Overlap, standing: h.standing(), limit: def.MaxFires - h.Fired, limited: def.MaxFires > 0}
+	made, err := s.fireAll(ctx, def, order, t.Fires)
 	if err != nil {
-		return Start{}, err
+		return Tock{}, false, err
 	}
-	input := json.RawMessage("{}")
-	if def.Input != nil {
-		if input, err = def.Input.Render(values); err != nil {
-			return Start{}, Refuse(CodeMapping, "schedule %s: input: %w", def.Name, err)
-		}
+	tock.Fires = append(tock.Fires, made...)
+	if def.spent(h.Fired + int64(countMade(made))) {
+		next.Next = nil
 	}
-	return Start{
-		Namespace: def.Namespace,
-		Source:    Source{Kind: SourceSchedule, Name: def.Name},
-		Key:       fire.Key(),
-		Digest:    events.DigestOf([]byte(fire.Key())),
-		Kind:      def.Kind,
-		Name:      def.Target,
-		Input:     input,
-		Principal: "schedule/" + def.Name,
-	}, nil
-}
-
-// scheduleValues are what a schedule's input template may name: the wall time
-// that was asked for, also when the clock shifted the fire.
-func scheduleValues(def Schedule, fire Fire) (map[string]json.RawMessage, error) {
-	date, clock, ok := cut(fire.Nominal)
-	if !ok {
-		return nil, fmt.Errorf("nominal time %q of schedule %s", fire.Nominal, def.Name)
-	}
-	value, err := events.Marshal(map[string]string{
-		"name":     def.Name,
-		"nominal":  fire.Nominal,
-		"date":     date,
-		"time":     clock,
-		"timeZone": def.TimeZone,
-		"at":       fire.At.UTC().Format(time.RFC3339),
-	})
-	return map[string]json.RawMessage{"schedule": value}, err
-}
-
-// cut splits "2026-03-08T02:00".
-func cut(nominal string) (date, clock string, ok bool) {
-	if len(nominal) != len("2006-01-02T15:04") || nominal[10] != 'T' {
-		return "", "", false
-	}
-	return nominal[:10], nominal[11:], true
+	return tock, rest, nil
 }
 
 // SyncSchedules brings the hands in line with the current definitions. It may

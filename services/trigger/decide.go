@@ -2,10 +2,8 @@ package trigger
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -19,9 +17,6 @@ const (
 	MaxLabelValue = 256 // bytes
 	MaxKey        = 255 // characters of an Idempotency-Key
 )
-
-// missedHorizon bounds how far back skipped fires are counted.
-const missedHorizon = 31 * 24 * time.Hour
 
 // checkLabels refuses labels that could not be indexed or shown.
 func checkLabels(labels map[string]string) error {
@@ -77,81 +72,4 @@ func deliveryKey(key string) string {
 		return key
 	}
 	return string(events.DigestOf([]byte(key)))
-}
-
-// place computes the hand of a schedule as it should be now; nil when it needs
-// no change. have is nil for a schedule without a hand. A definition that cannot
-// fire has a hand without a next fire.
-//
-// A hand that is due is left to the tick, also when the definition has just
-// changed: the new version fires what is due by its own expression, so saving a
-// schedule at the moment of its fire loses nothing. A schedule that was paused
-// goes on with the first fire after now.
-func place(def Schedule, have *Hand, now time.Time, plan Planner) *Hand {
-	next := Hand{Namespace: def.Namespace, Name: def.Name, Digest: def.Digest, Paused: def.Paused}
-	if have != nil {
-		next.Missed, next.Version = have.Missed, have.Version
-	}
-	due := have != nil && have.Next != nil && !have.Next.At.After(now)
-	switch {
-	case def.Paused || def.Broken != nil:
-	case due && have.Digest == def.Digest:
-		return nil
-	case due:
-		next.Next = firstFire(def, have.Next.At.Add(-time.Nanosecond), plan)
-	default:
-		next.Next = firstFire(def, now, plan)
-	}
-	if have != nil && sameHand(*have, next) {
-		return nil
-	}
-	return &next
-}
-
-func sameHand(a, b Hand) bool {
-	if a.Digest != b.Digest || a.Paused != b.Paused || (a.Next == nil) != (b.Next == nil) {
-		return false
-	}
-	return a.Next == nil || a.Next.At.Equal(b.Next.At) && a.Next.Key() == b.Next.Key()
-}
-
-func firstFire(def Schedule, after time.Time, plan Planner) *Fire {
-	fires, err := plan.Fires(def.Cron, def.TimeZone, after)
-	if err != nil {
-		return nil // refused when it is applied; a row from elsewhere just never fires
-	}
-	for f := range fires {
-		return &f
-	}
-	return nil
-}
-
-// due decides which fires of a hand that is due start runs. Fires that were
-// found late make at most one catch-up: the newest within window, with those of
-// its very instant. The rest is missed.
-func due(def Schedule, h Hand, now time.Time, window time.Duration, plan Planner) (fires []Fire, next *Fire, missed int64, err error) {
-	from := h.Next.At
-	if oldest := now.Add(-missedHorizon); from.Before(oldest) {
-		from = oldest
-	}
-	all, err := plan.Fires(def.Cron, def.TimeZone, from.Add(-time.Nanosecond))
-	if err != nil {
-		return nil, nil, 0, fmt.Errorf("schedule %s: %w", h.Name, err)
-	}
-	for f := range all {
-		if f.At.After(now) {
-			next = &f
-			break
-		}
-		if len(fires) > 0 && !fires[0].At.Equal(f.At) {
-			missed += int64(len(fires))
-			fires = nil
-		}
-		fires = append(fires, f)
-	}
-	if len(fires) > 0 && fires[0].At.Before(now.Add(-window)) {
-		missed += int64(len(fires))
-		fires = nil
-	}
-	return fires, next, missed, nil
 }

@@ -120,22 +120,22 @@ func TestDue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fires, next, missed, err := due(Schedule{Name: "s", Cron: tc.expr}, Hand{Next: tc.next}, tc.now, tc.window, minutely{})
+			got, err := due(Schedule{Name: "s", Cron: tc.expr}, Hand{Next: tc.next}, tc.now, tc.window, minutely{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var keys []string
-			for _, f := range fires {
+			for _, f := range got.Fires {
 				keys = append(keys, f.Key())
 			}
 			if diff := cmp.Diff(tc.wantFires, keys); diff != "" {
 				t.Errorf("fires (-want +got):\n%s", diff)
 			}
-			if missed != tc.wantMissed {
-				t.Errorf("missed %d, want %d", missed, tc.wantMissed)
+			if got.Missed.Count != tc.wantMissed {
+				t.Errorf("missed %d, want %d", got.Missed.Count, tc.wantMissed)
 			}
-			if next == nil || !next.At.After(tc.now) {
-				t.Errorf("the next fire is %+v, want one after %s", next, tc.now)
+			if got.Next == nil || !got.Next.At.After(tc.now) {
+				t.Errorf("the next fire is %+v, want one after %s", got.Next, tc.now)
 			}
 		})
 	}

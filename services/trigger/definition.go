@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
@@ -79,7 +80,15 @@ func WebhookOf(namespace, name string, digest events.Digest, w *spec.Webhook) We
 type Schedule struct {
 	Namespace, Name string
 	Digest          events.Digest
-	Cron, TimeZone  string
+	Cron            string        // exactly one of Cron
+	Every, Offset   time.Duration // and Every
+	TimeZone        string
+	StartAt, EndAt  time.Time // zero: no bound
+	Exclude         []spec.Days
+	MaxFires        int64 // 0: no bound
+	Jitter          time.Duration
+	Overlap         spec.Overlap
+	CatchUp         spec.CatchUp
 	Kind, Target    string
 	Input           *spec.Template
 	Paused          bool
@@ -91,10 +100,17 @@ type Schedule struct {
 // could not be decoded.
 func ScheduleOf(namespace, name string, digest events.Digest, x *spec.Schedule, err error) Schedule {
 	s := Schedule{Namespace: namespace, Name: name, Digest: digest, Broken: err}
-	if err == nil {
-		s.Cron, s.TimeZone, s.Input, s.Paused = x.Cron, x.TimeZone, x.Input, x.Paused
-		s.Kind, s.Target = agentOrFlow(x.Agent, x.Flow)
+	if err != nil {
+		return s
 	}
+	s.Cron, s.Every, s.Offset, s.TimeZone = x.Cron, x.Every.Std(), x.Offset.Std(), x.TimeZone
+	s.StartAt, s.EndAt, s.Exclude, s.MaxFires = x.StartAt.Time, x.EndAt.Time, x.Exclude, x.MaxFires
+	s.Jitter, s.Overlap = x.Jitter.Std(), x.Overlap
+	if x.CatchUp != nil {
+		s.CatchUp = *x.CatchUp
+	}
+	s.Input, s.Paused = x.Input, x.Paused
+	s.Kind, s.Target = agentOrFlow(x.Agent, x.Flow)
 	return s
 }
 

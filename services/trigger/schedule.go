@@ -8,18 +8,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
-// nextFires is how many coming fires are shown.
-const nextFires = 5
+// nextFires is how many coming fires are shown, MaxNextFires how many may be
+// asked for.
+const (
+	nextFires    = 10
+	MaxNextFires = 1000
+)
 
 // ScheduleView is a schedule with what is coming and what was.
 type ScheduleView struct {
 	Schedule
-	Next   []Fire // At is in the schedule's zone
-	Missed int64
-	Last   *PastFire
+	Next    []Fire // At is in the schedule's zone
+	Pause   *Pause // by an operator
+	Missed  int64
+	Skipped int64
+	Fired   int64
+	Last    *PastFire
 }
 
 // Schedules lists a namespace's schedules by name, those after after, limit at
@@ -63,9 +70,9 @@ func (s *Service) view(ctx context.Context, namespace string, defs []Schedule) (
 	if err != nil {
 		return nil, fmt.Errorf("list hands: %w", err)
 	}
-	missed := map[string]int64{}
+	by := map[string]Hand{}
 	for _, h := range hands {
-		missed[h.Name] = h.Missed
+		by[h.Name] = h
 	}
 	last, err := s.store.LastFires(ctx, namespace)
 	if err != nil {
@@ -73,9 +80,10 @@ func (s *Service) view(ctx context.Context, namespace string, defs []Schedule) (
 	}
 	views := make([]ScheduleView, 0, len(defs))
 	for _, def := range defs {
-		v := ScheduleView{Schedule: def, Missed: missed[def.Name]}
-		if !def.Paused && def.Broken == nil {
-			v.Next, v.Broken = s.coming(def, now)
+		h := by[def.Name]
+		v := ScheduleView{Schedule: def, Pause: h.Pause, Missed: h.Missed, Skipped: h.Skipped, Fired: h.Fired}
+		if !def.Paused && h.Pause == nil && def.Broken == nil {
+			v.Next, v.Broken = s.coming(def, now, h.Fired, nextFires)
 		}
 		if f, ok := last[def.Name]; ok {
 			v.Last = &f
@@ -87,52 +95,47 @@ func (s *Service) view(ctx context.Context, namespace string, defs []Schedule) (
 
 // coming previews fires with the very code that fires them; the error says why
 // there are none.
-func (s *Service) coming(def Schedule, now time.Time) ([]Fire, error) {
-	fires, err := s.planner.Fires(def.Cron, def.TimeZone, now)
+func (s *Service) coming(def Schedule, now time.Time, fired int64, limit int) ([]Fire, error) {
+	fires, err := upcoming(def, now, s.planner)
 	if err != nil {
 		return nil, err
 	}
+	if def.MaxFires > 0 {
+		limit = int(min(int64(limit), max(def.MaxFires-fired, 0)))
+	}
 	var next []Fire
 	for f := range fires {
-		if next = append(next, f); len(next) == nextFires {
+		if len(next) >= limit {
 			break
 		}
+		next = append(next, f)
 	}
 	return next, nil
 }
 
-// TriggerNow starts a run of a schedule at once, also of a paused one. Its input
-// names the present wall time in the schedule's zone. With a key, repeats are
-// answered with the same run.
-func (s *Service) TriggerNow(ctx context.Context, namespace, name, principal, key string) (Accepted, error) {
-	def, err := s.scheduleByName(ctx, namespace, name)
+// NextFires previews the next limit fires of a schedule later than after, as if
+// nobody had paused it. A zero after is now.
+func (s *Service) NextFires(ctx context.Context, namespace, name string, after time.Time, limit int) ([]Fire, error) {
+	def, h, err := s.hand(ctx, namespace, name)
 	if err != nil {
-		return Accepted{}, err
+		return nil, err
 	}
-	if def.Broken != nil {
-		return Accepted{}, fmt.Errorf("read schedule %s: %w", name, def.Broken)
+	if after.Before(h.Now) {
+		after = h.Now
 	}
-	_, now, err := s.store.Hands(ctx, namespace)
-	if err != nil {
-		return Accepted{}, fmt.Errorf("read the time: %w", err)
+	return s.coming(def, after, h.Fired, min(limit, MaxNextFires))
+}
+
+// ScheduleHistory lists a schedule's fires and skips, newest first.
+func (s *Service) ScheduleHistory(ctx context.Context, namespace, name string, before int64, limit int) ([]PastFire, error) {
+	if !spec.ValidName(namespace) || !spec.ValidName(name) {
+		return nil, Refuse(CodeUnknownSched, "there is no schedule %q in the namespace %s", name, namespace)
 	}
-	zone, err := time.LoadLocation(def.TimeZone)
-	if err != nil {
-		return Accepted{}, fmt.Errorf("schedule %s: %w", name, err)
+	list, err := s.store.History(ctx, HandName{namespace, name}, before, limit)
+	if err == nil && len(list) == 0 && before == 0 {
+		_, err = s.scheduleByName(ctx, namespace, name) // a name that never was is told from one without fires
 	}
-	st, err := scheduleStart(def, Fire{At: now, Nominal: now.In(zone).Format("2006-01-02T15:04")})
-	if err != nil {
-		return Accepted{}, err
-	}
-	st.Principal = principal
-	st.Key, st.Strict = "", true
-	// The request is "now" whatever the minute: a repeat in the next minute is the
-	// same request.
-	st.Digest = events.DigestOf([]byte("now/" + name))
-	if key != "" {
-		st.Key = "now/" + principal + "/" + key // a fire's key begins with a digit
-	}
-	return s.Accept(ctx, st)
+	return list, err
 }
 
 // Delivery returns one accepted start.

@@ -63,6 +63,7 @@ type Parts struct {
 	Providers   []Provider
 	Planner     Planner
 	Relay       Relay
+	Cancels     Relay // announces cancels of runs that give way; nil: somebody else does
 	Inbox       Inbox // nil: no messages are taken
 	// Secrets resolves a reference in this process.
 	Secrets func(spec.SecretRef) (string, error)
@@ -79,6 +80,7 @@ type Service struct {
 	providers   map[string]Provider
 	planner     Planner
 	relay       Relay
+	cancels     Relay
 	inbox       Inbox
 	secrets     func(spec.SecretRef) (string, error)
 	log         *slog.Logger
@@ -107,7 +109,7 @@ func New(c Config, p Parts) (*Service, error) {
 	}
 	s := &Service{
 		cfg: c, store: p.Store, definitions: p.Definitions, providers: map[string]Provider{}, planner: p.Planner,
-		relay: p.Relay, inbox: p.Inbox, secrets: p.Secrets, log: p.Log, sync: make(chan struct{}, 1),
+		relay: p.Relay, cancels: p.Cancels, inbox: p.Inbox, secrets: p.Secrets, log: p.Log, sync: make(chan struct{}, 1),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -146,6 +148,9 @@ func (s *Service) Run(ctx context.Context) error {
 		defer cancel()
 		relayErr = s.relay.Run(ctx)
 	})
+	if s.cancels != nil {
+		wg.Go(func() { _ = s.cancels.Run(ctx) }) // it ends with ctx, without an error
+	}
 	wg.Go(func() { s.attempts.run(ctx, s.cfg.DeliveryRetention) })
 	s.keepTime(ctx)
 	cancel()

@@ -1,11 +1,6 @@
 package trigger
 
-import (
-	"context"
-	"time"
-
-	"github.com/holdfast-run/holdfast/pkg/events"
-)
+import "context"
 
 // Store keeps deliveries and the hands of schedules.
 type Store interface {
@@ -28,61 +23,6 @@ type Store interface {
 
 	Attempts
 	Hands
-}
-
-// Hands keeps the hand of each schedule: when it fires next.
-type Hands interface {
-	// Hands lists the hands of a namespace, of all when it is empty, and the
-	// database's time.
-	Hands(ctx context.Context, namespace string) ([]Hand, time.Time, error)
-	// SetHand stores next unless somebody changed the hand since have was read.
-	// have is nil for a schedule without a hand, next for one that is gone.
-	SetHand(ctx context.Context, have, next *Hand) error
-	// Tick takes one hand that is due, that no other replica holds and that is not
-	// among but, lets decide say what it fires, and commits that. fired is false
-	// when none is due. decide gets the database's time; its error is returned
-	// and changes nothing.
-	Tick(ctx context.Context, but []HandName, decide func(ctx context.Context, h Hand, now time.Time) (Tock, error)) (fired bool, err error)
-	// UntilDue is how long until the next hand that is not among but is due; ok is
-	// false when there is none.
-	UntilDue(ctx context.Context, but []HandName) (wait time.Duration, ok bool, err error)
-	// LastFires returns the newest fire of each schedule of a namespace.
-	LastFires(ctx context.Context, namespace string) (map[string]PastFire, error)
-}
-
-// HandName names a schedule.
-type HandName struct{ Namespace, Name string }
-
-// Hand is when one schedule fires next.
-type Hand struct {
-	Namespace, Name string
-	Digest          events.Digest // of the version it was computed from
-	Paused          bool
-	Next            *Fire // nil: paused, or nothing in sight
-	Missed          int64 // fires that were skipped because they were found too late
-	Version         int64 // counts changes of the row
-}
-
-// Tock is what became of a due hand.
-type Tock struct {
-	Next  *Hand // nil: the schedule is gone
-	Fires []Firing
-}
-
-// Firing is one fire and the start that it makes, or why it makes none.
-type Firing struct {
-	Fire     Fire
-	Digest   events.Digest // of the schedule's version
-	Delivery *Delivery
-	Rejected *Rejection
-}
-
-// PastFire is a fire that happened.
-type PastFire struct {
-	Nominal string
-	Fold    int
-	FiredAt time.Time
-	RunID   events.RunID // empty when it could start nothing
 }
 
 // HookName names a webhook.

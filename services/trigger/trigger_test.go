@@ -179,6 +179,7 @@ func run(t *testing.T, pool *pgxpool.Pool, b *bus.Bus) *replica {
 		Providers:   webhook.All(),
 		Planner:     cron.Planner{},
 		Relay:       store.Relay(b.Publish, bustest.Log(t)),
+		Cancels:     store.CancelRelay(b.Publish, bustest.Log(t)),
 		Inbox:       inbox.New(b),
 		Secrets:     resolve,
 		Log:         bustest.Log(t),

@@ -13,6 +13,9 @@ import (
 var statuses = map[string]int{
 	trigger.CodeUnknownTarget:   http.StatusNotFound,
 	trigger.CodeUnknownWebhook:  http.StatusNotFound,
+	trigger.CodeOverlap:         http.StatusConflict,
+	trigger.CodeNotPaused:       http.StatusConflict,
+	trigger.CodePausedByDef:     http.StatusConflict,
 	trigger.CodeUnknownSched:    http.StatusNotFound,
 	trigger.CodeUnknownDelivery: http.StatusNotFound,
 	trigger.CodeNoReplay:        http.StatusConflict,

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
@@ -22,19 +24,27 @@ type scheduleOutput struct{ Body schedule }
 type schedulesOutput struct{ Body door.Page[schedule] }
 
 type schedule struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace"`
-	Digest    string `json:"digest"`
-	Cron      string `json:"cron"`
-	TimeZone  string `json:"time_zone"`
-	Agent     string `json:"agent,omitempty"`
-	Flow      string `json:"flow,omitempty"`
-	Paused    bool   `json:"paused"`
-	Problem   string `json:"problem,omitempty" doc:"why this version never fires"`
+	Name      string     `json:"name"`
+	Namespace string     `json:"namespace"`
+	Digest    string     `json:"digest"`
+	Cron      string     `json:"cron,omitempty" doc:"this or every"`
+	Every     string     `json:"every,omitempty"`
+	TimeZone  string     `json:"time_zone"`
+	Agent     string     `json:"agent,omitempty"`
+	Flow      string     `json:"flow,omitempty"`
+	Overlap   string     `json:"overlap" enum:"skip,bufferOne,bufferAll,cancelOther,allow"`
+	Paused    bool       `json:"paused" doc:"by its definition or by an operator"`
+	PausedBy  string     `json:"paused_by,omitempty" doc:"the operator"`
+	PauseNote string     `json:"pause_note,omitempty"`
+	PausedAt  *time.Time `json:"paused_at,omitempty"`
+	Problem   string     `json:"problem,omitempty" doc:"why this version never fires"`
 	// Next is empty for a paused schedule.
-	Next   []fire    `json:"next" doc:"the next fires"`
-	Missed int64     `json:"missed" doc:"fires that were found too late to start a run"`
-	Last   *pastFire `json:"last,omitempty"`
+	Next     []fire    `json:"next" doc:"the next fires"`
+	Missed   int64     `json:"missed" doc:"fires that were found too late to start a run"`
+	Skipped  int64     `json:"skipped" doc:"fires that started no run because of the overlap policy or a pause"`
+	Fired    int64     `json:"fired" doc:"runs that the clock started"`
+	MaxFires int64     `json:"max_fires,omitempty" doc:"how many it may start"`
+	Last     *pastFire `json:"last,omitempty"`
 }
 
 type fire struct {
@@ -46,15 +56,19 @@ type fire struct {
 }
 
 type pastFire struct {
-	Nominal string    `json:"nominal"`
-	Fold    int       `json:"fold,omitempty"`
-	FiredAt time.Time `json:"fired_at"`
-	RunID   string    `json:"run_id,omitempty" doc:"absent when the fire could start nothing"`
-}
-
-type triggerInput struct {
-	Name string `path:"name" maxLength:"62"`
-	Key  string `header:"Idempotency-Key" doc:"names this request: a repeat starts nothing new"`
+	Nominal   string     `json:"nominal"`
+	Fold      int        `json:"fold,omitempty"`
+	Origin    string     `json:"origin" enum:"clock,now,backfill"`
+	State     string     `json:"state" enum:"started,buffered,skipped,rejected"`
+	Reason    string     `json:"reason,omitempty" doc:"why it was skipped or rejected, as a code"`
+	Detail    string     `json:"detail,omitempty"`
+	Skips     int64      `json:"skips,omitempty" doc:"how many fires a skipped one stands for"`
+	Principal string     `json:"principal,omitempty" doc:"who asked for it"`
+	Digest    string     `json:"digest" doc:"of the schedule's version"`
+	DueAt     time.Time  `json:"due_at"`
+	FiredAt   time.Time  `json:"fired_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty" doc:"when its run ended"`
+	RunID     string     `json:"run_id,omitempty" doc:"absent when the fire could start nothing"`
 }
 
 func (a *api) registerSchedules(d *door.Door) {
@@ -67,11 +81,7 @@ func (a *api) registerSchedules(d *door.Door) {
 		OperationID: "get-schedule", Method: http.MethodGet, Path: "/v1/schedules/{name}",
 		Summary: "Show a schedule with its next fires", Tags: tags,
 	}, authn.Viewer, a.getSchedule)
-	door.Register(d, huma.Operation{
-		OperationID: "trigger-schedule", Method: http.MethodPost, Path: "/v1/schedules/{name}/trigger",
-		Summary:       "Start a run of a schedule now, also of a paused one",
-		DefaultStatus: http.StatusAccepted, Tags: tags,
-	}, authn.Operator, a.triggerSchedule)
+	a.registerScheduleActions(d, tags)
 }
 
 type nameCursor struct {
@@ -110,26 +120,17 @@ func (a *api) getSchedule(ctx context.Context, in *scheduleInput) (*scheduleOutp
 	return &scheduleOutput{scheduleBody(v)}, nil
 }
 
-func (a *api) triggerSchedule(ctx context.Context, in *triggerInput) (*startOutput, error) {
-	p, err := principal(ctx)
-	if err != nil {
-		return nil, err
-	}
-	key, err := idempotencyKey(in.Key)
-	if err != nil {
-		return nil, problem(err)
-	}
-	accepted, err := a.svc.TriggerNow(ctx, p.Namespace, in.Name, p.Name, key)
-	if err != nil {
-		return nil, problem(err)
-	}
-	return startAnswer(accepted), nil
-}
-
 func scheduleBody(v trigger.ScheduleView) schedule {
 	s := schedule{
 		Name: v.Name, Namespace: v.Namespace, Digest: string(v.Digest), Cron: v.Cron, TimeZone: v.TimeZone,
-		Paused: v.Paused, Missed: v.Missed, Next: []fire{},
+		Overlap: cmp.Or(v.Overlap.Policy, spec.OverlapSkip), Paused: v.Paused || v.Pause != nil,
+		Missed: v.Missed, Skipped: v.Skipped, Fired: v.Fired, MaxFires: v.MaxFires, Next: fireBodies(v.Next),
+	}
+	if v.Every > 0 {
+		s.Every = spec.Duration(v.Every).String()
+	}
+	if p := v.Pause; p != nil {
+		s.PausedBy, s.PauseNote, s.PausedAt = p.By, p.Note, utc(&p.At)
 	}
 	if v.Kind == events.KindFlow {
 		s.Flow = v.Target
@@ -139,13 +140,27 @@ func scheduleBody(v trigger.ScheduleView) schedule {
 	if v.Broken != nil {
 		s.Problem = v.Broken.Error()
 	}
-	for _, f := range v.Next {
-		s.Next = append(s.Next, fire{
+	if v.Last != nil {
+		last := pastFireBody(*v.Last)
+		s.Last = &last
+	}
+	return s
+}
+
+func fireBodies(fires []trigger.Fire) []fire {
+	list := make([]fire, 0, len(fires))
+	for _, f := range fires {
+		list = append(list, fire{
 			At: f.At.UTC(), Local: f.At.Format(time.RFC3339), Nominal: f.Nominal, Fold: f.Fold, Shifted: f.Shifted,
 		})
 	}
-	if v.Last != nil {
-		s.Last = &pastFire{Nominal: v.Last.Nominal, Fold: v.Last.Fold, FiredAt: v.Last.FiredAt.UTC(), RunID: string(v.Last.RunID)}
+	return list
+}
+
+func pastFireBody(f trigger.PastFire) pastFire {
+	return pastFire{
+		Nominal: f.Nominal, Fold: f.Fold, Origin: f.Origin, State: f.State, Reason: f.Reason, Detail: f.Detail, Skips: f.Skips,
+		Principal: f.Principal, Digest: string(f.Digest), DueAt: f.DueAt.UTC(), FiredAt: f.FiredAt.UTC(), EndedAt: utc(f.EndedAt),
+		RunID: string(f.RunID),
 	}
-	return s
 }

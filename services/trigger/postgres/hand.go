@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
-const handColumns = `namespace, name, digest, paused, next_at, next_nominal, next_fold, missed, version`
+const handColumns = `namespace, name, digest, paused, next_at, next_nominal, next_fold, missed, skipped, fired,
+	pause_at, pause_by, pause_note, version`
 
 // timedHand is a hand and the time at which Postgres read it.
 type timedHand struct {
@@ -22,12 +23,18 @@ type timedHand struct {
 
 func scanHand(row pgx.CollectableRow) (timedHand, error) {
 	var h timedHand
-	var at *time.Time
+	var at, pausedAt *time.Time
 	var nominal *string
 	var fold *int
-	err := row.Scan(&h.Namespace, &h.Name, &h.Digest, &h.Paused, &at, &nominal, &fold, &h.Missed, &h.Version, &h.now)
+	var pause trigger.Pause
+	err := row.Scan(&h.Namespace, &h.Name, &h.Digest, &h.Paused, &at, &nominal, &fold, &h.Missed, &h.Skipped, &h.Fired,
+		&pausedAt, &pause.By, &pause.Note, &h.Version, &h.now)
 	if err == nil && at != nil && nominal != nil && fold != nil {
 		h.Next = &trigger.Fire{At: *at, Nominal: *nominal, Fold: *fold}
+	}
+	if pausedAt != nil {
+		pause.At = *pausedAt
+		h.Pause = &pause
 	}
 	return h, err
 }
@@ -61,23 +68,26 @@ func (s *Store) Hands(ctx context.Context, namespace string) ([]trigger.Hand, ti
 }
 
 const insertHand = `
-INSERT INTO trigger.schedules (namespace, name, digest, paused, next_at, next_nominal, next_fold, missed)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO trigger.schedules (namespace, name, digest, paused, next_at, next_nominal, next_fold, missed, skipped, fired, pause_at, pause_by, pause_note)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 ON CONFLICT DO NOTHING`
 
 const updateHand = `
 UPDATE trigger.schedules
-SET digest = $3, paused = $4, next_at = $5, next_nominal = $6, next_fold = $7, missed = $8,
-    version = version + 1, updated_at = clock_timestamp()
-WHERE namespace = $1 AND name = $2 AND version = $9`
+SET digest = $3, paused = $4, next_at = $5, next_nominal = $6, next_fold = $7, missed = $8, skipped = $9, fired = $10,
+    pause_at = $11, pause_by = $12, pause_note = $13, version = version + 1, updated_at = clock_timestamp()
+WHERE namespace = $1 AND name = $2 AND version = $14`
 
 const deleteHand = `
 DELETE FROM trigger.schedules WHERE namespace = $1 AND name = $2 AND version = $3`
 
 func handArgs(h trigger.Hand) []any {
-	args := []any{h.Namespace, h.Name, string(h.Digest), h.Paused, nil, nil, nil, h.Missed}
+	args := []any{h.Namespace, h.Name, string(h.Digest), h.Paused, nil, nil, nil, h.Missed, h.Skipped, h.Fired, nil, "", ""}
 	if h.Next != nil {
 		args[4], args[5], args[6] = h.Next.At, h.Next.Nominal, h.Next.Fold
+	}
+	if p := h.Pause; p != nil {
+		args[10], args[11], args[12] = p.At, p.By, p.Note
 	}
 	return args
 }
@@ -91,7 +101,7 @@ func (s *Store) SetHand(ctx context.Context, have, next *trigger.Hand) error {
 	case have == nil:
 		_, err = s.pool.Exec(ctx, insertHand, handArgs(*next)...)
 	case next == nil:
-		_, err = s.pool.Exec(ctx, deleteHand, have.Namespace, have.Name, have.Version)
+		err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return dropHand(ctx, tx, *have) })
 	default:
 		_, err = s.pool.Exec(ctx, updateHand, append(handArgs(*next), have.Version)...)
 	}
@@ -99,6 +109,16 @@ func (s *Store) SetHand(ctx context.Context, have, next *trigger.Hand) error {
 		return fmt.Errorf("set the hand of a schedule: %w", err)
 	}
 	return nil
+}
+
+// dropHand removes the hand of a schedule that is gone, and what waited for it.
+func dropHand(ctx context.Context, tx pgx.Tx, h trigger.Hand) error {
+	tag, err := tx.Exec(ctx, deleteHand, h.Namespace, h.Name, h.Version)
+	if err != nil || tag.RowsAffected() == 0 {
+		return err
+	}
+	_, err = tx.Exec(ctx, dropBuffered, h.Namespace, h.Name, trigger.ReasonDeleted)
+	return err
 }
 
 // A hand that another replica is firing is skipped, not waited for.
@@ -110,6 +130,12 @@ ORDER BY next_at, namespace, name
 LIMIT 1
 FOR UPDATE SKIP LOCKED`
 
+const takeHand = `
+SELECT ` + handColumns + `, clock_timestamp()
+FROM trigger.schedules
+WHERE namespace = $1 AND name = $2
+FOR UPDATE`
+
 // but is a list of names as the statements compare them; a name has no slash.
 func but(names []trigger.HandName) []string {
 	list := make([]string, len(names))
@@ -119,64 +145,89 @@ func but(names []trigger.HandName) []string {
 	return list
 }
 
-const insertFire = `
-INSERT INTO trigger.fires (namespace, schedule, nominal, fold, due_at, digest, run_id, delivery_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8::text::uuid)
-ON CONFLICT DO NOTHING`
-
 // Tick implements trigger.Hands. The fire, its delivery and the moved hand are
 // one commit.
-func (s *Store) Tick(ctx context.Context, not []trigger.HandName, decide func(context.Context, trigger.Hand, time.Time) (trigger.Tock, error)) (fired bool, err error) {
-	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, takeDue, but(not))
-		if err != nil {
-			return err
-		}
-		h, err := pgx.CollectExactlyOneRow(rows, scanHand)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		fired = true
-		tock, err := decide(ctx, h.Hand, h.now)
-		if err != nil {
-			return err
-		}
-		for _, f := range tock.Fires {
-			if err := insertFiring(ctx, tx, h.Hand, f); err != nil {
-				return fmt.Errorf("fire %s of schedule %s: %w", f.Fire.Key(), h.Name, err)
-			}
-		}
-		if tock.Next == nil {
-			_, err = tx.Exec(ctx, deleteHand, h.Namespace, h.Name, h.Version)
-			return err
-		}
-		_, err = tx.Exec(ctx, updateHand, append(handArgs(*tock.Next), h.Version)...)
-		return err
-	})
+func (s *Store) Tick(ctx context.Context, not []trigger.HandName, decide func(context.Context, trigger.Held) (trigger.Tock, error)) (fired bool, err error) {
+	fired, err = s.turn(ctx, takeDue, []any{but(not)}, decide)
 	if err != nil {
 		return false, fmt.Errorf("tick: %w", err)
 	}
 	return fired, nil
 }
 
-func insertFiring(ctx context.Context, tx pgx.Tx, h trigger.Hand, f trigger.Firing) error {
-	args := []any{h.Namespace, h.Name, f.Fire.Nominal, f.Fire.Fold, f.Fire.At, string(f.Digest), nil, nil}
-	if f.Delivery != nil {
-		args[6], args[7] = string(f.Delivery.RunID), string(f.Delivery.ID)
+// Take implements trigger.Hands.
+func (s *Store) Take(ctx context.Context, name trigger.HandName, decide func(context.Context, trigger.Held) (trigger.Tock, error)) error {
+	taken, err := s.turn(ctx, takeHand, []any{name.Namespace, name.Name}, decide)
+	if err == nil && !taken {
+		err = trigger.ErrNotFound
 	}
-	tag, err := tx.Exec(ctx, insertFire, args...)
-	if err != nil || tag.RowsAffected() == 0 {
-		return err // it fired before: whatever moved the hand back, it does not fire again
+	return err
+}
+
+// turn takes one hand and commits what decide says.
+func (s *Store) turn(ctx context.Context, query string, args []any, decide func(context.Context, trigger.Held) (trigger.Tock, error)) (taken bool, err error) {
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		h, err := hold(ctx, tx, query, args...)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		taken = true
+		tock, err := decide(ctx, h)
+		if err != nil {
+			return err
+		}
+		return commitTock(ctx, tx, h.Hand, tock)
+	})
+	return taken, err
+}
+
+// hold locks a hand and then reads what its schedule has under way.
+func hold(ctx context.Context, tx pgx.Tx, query string, args ...any) (trigger.Held, error) {
+	rows, err := tx.Query(ctx, query, args...)
+	if err != nil {
+		return trigger.Held{}, err
 	}
-	switch {
-	case f.Delivery != nil:
-		_, err = tx.Exec(ctx, insertDelivery, insertArgs(*f.Delivery)...)
-	case f.Rejected != nil:
-		_, err = tx.Exec(ctx, reject, rejectArgs(*f.Rejected)...)
+	h, err := pgx.CollectExactlyOneRow(rows, scanHand)
+	if err != nil {
+		return trigger.Held{}, err
 	}
+	open, buffered, err := standing(ctx, tx, h.Namespace, h.Name)
+	return trigger.Held{Hand: h.Hand, Now: h.now, Open: open, Buffered: buffered}, err
+}
+
+const notePause = `
+INSERT INTO trigger.pauses (namespace, schedule, paused, principal, note) VALUES ($1, $2, $3, $4, $5)`
+
+func commitTock(ctx context.Context, tx pgx.Tx, h trigger.Hand, tock trigger.Tock) error {
+	if tock.Next == nil {
+		return dropHand(ctx, tx, h)
+	}
+	next := *tock.Next
+	for _, f := range tock.Fires {
+		made, err := insertFiring(ctx, tx, h, f)
+		if err != nil {
+			return fmt.Errorf("fire %s of schedule %s: %w", f.Key(), h.Name, err)
+		}
+		if !made {
+			continue
+		}
+		switch {
+		case f.Origin != trigger.OriginClock:
+		case f.State == trigger.FireSkipped && (f.Reason == trigger.ReasonOverlap || f.Reason == trigger.ReasonBufferFull):
+			next.Skipped++
+		case f.State == trigger.FireStarted, f.State == trigger.FireBuffered:
+			next.Fired++ // falls with the claim, so that maxFires is never exceeded
+		}
+	}
+	if n := tock.Note; n != nil {
+		if _, err := tx.Exec(ctx, notePause, h.Namespace, h.Name, n.Paused, n.By, n.Note); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, updateHand, append(handArgs(next), h.Version)...)
 	return err
 }
 
@@ -197,34 +248,16 @@ func (s *Store) UntilDue(ctx context.Context, not []trigger.HandName) (wait time
 	return time.Duration(*seconds * float64(time.Second)), true, nil
 }
 
-const lastFires = `
-SELECT DISTINCT ON (schedule) schedule, nominal, fold, fired_at, coalesce(run_id, '')
-FROM trigger.fires
-WHERE namespace = $1
-ORDER BY schedule, nominal DESC, fold DESC
-LIMIT 100000`
-
-// LastFires implements trigger.Hands.
-func (s *Store) LastFires(ctx context.Context, namespace string) (map[string]trigger.PastFire, error) {
-	rows, err := s.pool.Query(ctx, lastFires, namespace)
-	if err != nil {
-		return nil, err
-	}
-	last := map[string]trigger.PastFire{}
-	var name string
-	var f trigger.PastFire
-	_, err = pgx.ForEachRow(rows, []any{&name, &f.Nominal, &f.Fold, &f.FiredAt, &f.RunID}, func() error {
-		last[name] = f
-		return nil
-	})
-	return last, err
-}
-
 // Queries lists every statement, for the test that prepares them.
 var Queries = map[string]string{
 	"insertDelivery": insertDelivery, "findConflict": findConflict, "findDelivery": findDelivery, "deliveryByID": deliveryByID,
 	"listDeliveries": listDeliveries, "listHeld": listHeld, "release": release, "reject": reject,
-	"unannounced": unannounced, "markAnnounced": markAnnounced, "markLanded": markLanded,
+	"unannounced":   unannounced,
+	"markAnnounced": markAnnounced, "markLanded": markLanded,
 	"listHands": listHands, "insertHand": insertHand, "updateHand": updateHand, "deleteHand": deleteHand, "takeDue": takeDue,
-	"insertFire": insertFire, "untilDue": untilDue, "lastFires": lastFires,
+	"takeHand": takeHand, "notePause": notePause, "untilDue": untilDue,
+	"insertFire": insertFire, "remakeFire": remakeFire, "supersede": supersede, "insertCancel": insertCancel, "openRuns": openRuns,
+	"countBuffered": countBuffered, "noteEnds": noteEnds, "takeWaiting": takeWaiting, "oldestBuffered": oldestBuffered,
+	"settleFire": settleFire, "dropBuffered": dropBuffered, "lastFires": lastFires, "fireNow": fireNow, "madeFires": madeFires,
+	"fireHistory": fireHistory, "owedCancels": owedCancels, "cancelsAnnounced": cancelsAnnounced, "cancelsLanded": cancelsLanded,
 }

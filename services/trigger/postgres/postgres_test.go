@@ -187,15 +187,17 @@ func TestTick_OneReplicaFiresOnce(t *testing.T) {
 	}
 	var mu sync.Mutex
 	decided := map[string]int{}
-	decide := func(_ context.Context, h trigger.Hand, now time.Time) (trigger.Tock, error) {
+	decide := func(_ context.Context, h trigger.Held) (trigger.Tock, error) {
 		mu.Lock()
 		decided[h.Name]++
 		mu.Unlock()
 		d := delivery(h.Next.Key())
 		d.Source = trigger.Source{Kind: trigger.SourceSchedule, Name: h.Name}
-		next := h
-		next.Next = &trigger.Fire{At: now.Add(time.Hour), Nominal: "2026-11-29T13:00"}
-		return trigger.Tock{Next: &next, Fires: []trigger.Firing{{Fire: *h.Next, Digest: h.Digest, Delivery: &d}}}, nil
+		next := h.Hand
+		next.Next = &trigger.Fire{At: h.Now.Add(time.Hour), Nominal: "2026-11-29T13:00"}
+		return trigger.Tock{Next: &next, Fires: []trigger.Firing{{
+			Fire: *h.Next, Digest: h.Digest, Origin: trigger.OriginClock, State: trigger.FireStarted, RunID: d.RunID, Delivery: &d,
+		}}}, nil
 	}
 	var wg sync.WaitGroup
 	for range replicas {
@@ -231,12 +233,14 @@ func TestTick_AFireIsARowForEver(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	store := postgres.New(db.Open(t, role))
-	decide := func(_ context.Context, h trigger.Hand, _ time.Time) (trigger.Tock, error) {
+	decide := func(_ context.Context, h trigger.Held) (trigger.Tock, error) {
 		d := delivery(h.Next.Key())
 		d.Source = trigger.Source{Kind: trigger.SourceSchedule, Name: h.Name}
-		next := h
+		next := h.Hand
 		next.Next = nil
-		return trigger.Tock{Next: &next, Fires: []trigger.Firing{{Fire: *h.Next, Digest: h.Digest, Delivery: &d}}}, nil
+		return trigger.Tock{Next: &next, Fires: []trigger.Firing{{
+			Fire: *h.Next, Digest: h.Digest, Origin: trigger.OriginClock, State: trigger.FireStarted, RunID: d.RunID, Delivery: &d,
+		}}}, nil
 	}
 	for range 3 {
 		if _, err := db.Pool.Exec(t.Context(), `DELETE FROM trigger.schedules`); err != nil {
@@ -269,7 +273,7 @@ func TestTick_AnErrorFiresNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	fail := errors.New("no catalog")
-	if _, err := store.Tick(t.Context(), nil, func(context.Context, trigger.Hand, time.Time) (trigger.Tock, error) { return trigger.Tock{}, fail }); !errors.Is(err, fail) {
+	if _, err := store.Tick(t.Context(), nil, func(context.Context, trigger.Held) (trigger.Tock, error) { return trigger.Tock{}, fail }); !errors.Is(err, fail) {
 		t.Fatalf("error %v, want %v", err, fail)
 	}
 	hands, _, err := store.Hands(t.Context(), "")
@@ -287,7 +291,7 @@ func TestTick_LeavesOutWhatIsSick(t *testing.T) {
 		t.Fatal(err)
 	}
 	sick := []trigger.HandName{{Namespace: "default", Name: "sick"}}
-	none := func(context.Context, trigger.Hand, time.Time) (trigger.Tock, error) {
+	none := func(context.Context, trigger.Held) (trigger.Tock, error) {
 		t.Error("a schedule that was left out is decided")
 		return trigger.Tock{}, nil
 	}
