@@ -30,11 +30,18 @@ func (s *Service) Accept(ctx context.Context, st Start) (Accepted, error) {
 		}
 		return Accepted{}, err
 	}
+	switch found, err := s.enter(ctx, st, d); {
+	case err != nil:
+		return Accepted{}, err
+	case found != nil:
+		return repeat(st, *found)
+	}
 	stored, inserted, err := s.store.Insert(ctx, d)
 	if err != nil {
 		return Accepted{}, fmt.Errorf("accept start: %w", err)
 	}
 	if !inserted {
+		s.giveBack(ctx, st, d)
 		return repeat(st, stored)
 	}
 	if d.Attempt != nil {

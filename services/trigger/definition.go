@@ -64,16 +64,29 @@ type Webhook struct {
 	Labels          map[string]*spec.Template
 	Dedupe          *spec.Template // nil: the provider's id
 	Paused          bool
+	Filter          *spec.Condition // nil: everything passes
+	Batch           string          // what becomes of a list: spec.BatchItem or BatchWhole
+	EmptyBody       string
+	Limits          Limits
+	MaxBody         int64 // bytes; 0: the door's limit
 }
 
 // WebhookOf is a stored version of a webhook.
 func WebhookOf(namespace, name string, digest events.Digest, w *spec.Webhook) Webhook {
 	kind, target := agentOrFlow(w.Agent, w.Flow)
-	return Webhook{
+	def := Webhook{
 		Namespace: namespace, Name: name, Digest: digest, Provider: w.Provider, Secrets: w.Secrets,
-		Check: Check{Tolerance: w.Tolerance.Std()},
+		Check: Check{Tolerance: w.Tolerance.Std(), PublicURL: w.PublicURL},
 		Kind:  kind, Target: target, Input: w.Input, Labels: w.Labels, Dedupe: w.Dedupe, Paused: w.Paused,
+		Filter: w.Filter, Batch: w.Batch, EmptyBody: w.EmptyBody, MaxBody: int64(w.MaxBody), Limits: Limits{InFlight: w.MaxInFlight},
 	}
+	if w.Signature != nil {
+		def.Check.HMAC = *w.Signature
+	}
+	if r := w.RateLimit; r != nil {
+		def.Limits.PerMinute, def.Limits.Burst = r.PerMinute, r.Burst
+	}
+	return def
 }
 
 // Schedule is one version of a schedule.

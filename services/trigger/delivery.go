@@ -53,6 +53,8 @@ type Start struct {
 	Principal  string
 	// Held keeps the start back until its webhook is no longer paused.
 	Held bool
+	// Limits of its webhook, which may not let it in.
+	Limits Limits
 	// Attempt, when set, is the request behind it. It is logged with the delivery.
 	Attempt *Attempt
 }

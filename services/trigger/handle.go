@@ -17,6 +17,11 @@ import (
 type HookAnswer struct {
 	Accepted
 	Reply json.RawMessage // set for a handshake or ping, which starts nothing
+	// Filtered says that the webhook's filter kept the event out.
+	Filtered bool
+	// Items, when set, are the answers for the events of a list, one by one.
+	Items  []HookAnswer
+	Thanks *Thanks // how the sender wants to be answered, when it says
 	// Attempt is for Log, also beside an error; nil for an unknown webhook.
 	Attempt *Attempt
 }
@@ -61,6 +66,9 @@ func (s *Service) provider(def Webhook) (Provider, Check, error) {
 
 // hook takes a request of a known webhook and says in a what became of it.
 func (s *Service) hook(ctx context.Context, def Webhook, r Request, a *Attempt) (HookAnswer, error) {
+	if err := checkSize(def, r); err != nil {
+		return HookAnswer{}, err
+	}
 	provider, check, err := s.provider(def)
 	if err != nil {
 		return HookAnswer{}, err
@@ -76,8 +84,10 @@ func (s *Service) hook(ctx context.Context, def Webhook, r Request, a *Attempt) 
 	case err != nil:
 		return HookAnswer{}, fmt.Errorf("webhook %s: %w: %w", def.Name, ErrMisconfigured, err)
 	}
-	a.believe(redactionOf(provider, check))
-	event, err := provider.Event(r)
+	hide := redactionOf(provider, check)
+	a.believe(hide)
+	r.Header = withoutSecrets(r.Header, hide)
+	event, err := readEvent(provider, def, r, check)
 	if err != nil {
 		return HookAnswer{}, err
 	}
@@ -89,34 +99,8 @@ func (s *Service) hook(ctx context.Context, def Webhook, r Request, a *Attempt) 
 	return s.admit(ctx, def, r, event, a)
 }
 
-// admit takes a verified event, also a replayed one: map, accept.
-func (s *Service) admit(ctx context.Context, def Webhook, r Request, event Event, a *Attempt) (HookAnswer, error) {
-	st, err := mapWebhook(def, r, event)
-	if err != nil {
-		return HookAnswer{}, err
-	}
-	st.Attempt = a
-	if a.rekey != nil {
-		st.Key = a.rekey(st.Key)
-	}
-	accepted, err := s.Accept(ctx, st)
-	if accepted.Repeat {
-		a.repeats(accepted, st.Key)
-	}
-	return HookAnswer{Accepted: accepted}, err
-}
-
 // mapWebhook turns a verified event into a start, by the webhook's templates.
-func mapWebhook(def Webhook, r Request, event Event) (Start, error) {
-	headers, err := textObject(map[string][]string(r.Header), strings.ToLower)
-	if err != nil {
-		return Start{}, err
-	}
-	query, err := textObject(map[string][]string(r.Query), func(s string) string { return s })
-	if err != nil {
-		return Start{}, err
-	}
-	values := map[string]json.RawMessage{"body": event.Body, "headers": headers, "query": query}
+func mapWebhook(def Webhook, r Request, event Event, values map[string]json.RawMessage) (Start, error) {
 	mapping := func(what string, err error) error {
 		return Refuse(CodeMapping, "webhook %s: %s: %w; the request does not have what the webhook's template names", def.Name, what, err)
 	}
@@ -129,7 +113,9 @@ func mapWebhook(def Webhook, r Request, event Event) (Start, error) {
 		Name:      def.Target,
 		Input:     event.Body,
 		Held:      def.Paused,
+		Limits:    def.Limits,
 	}
+	var err error
 	if def.Input != nil {
 		if st.Input, err = def.Input.Render(values); err != nil {
 			return Start{}, mapping("input", err)

@@ -59,7 +59,11 @@ func TestMapWebhook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			st, err := mapWebhook(tc.hook, request, event)
+			values, err := hookValues(request, event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			st, err := mapWebhook(tc.hook, request, event, values)
 			if tc.refused != "" {
 				if r, ok := AsRefusal(err); !ok || r.Code != CodeMapping || !strings.Contains(r.Error(), tc.refused) {
 					t.Errorf("error %v, want %s naming %s", err, CodeMapping, tc.refused)

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 // Provider is one sender's way to sign, name and shape its webhooks. A provider
@@ -17,7 +19,7 @@ type Provider interface {
 	// another error when the webhook itself is set up wrongly.
 	Verify(r Request, c Check) error
 	// Event reads a verified request. Errors are Refusals.
-	Event(r Request) (Event, error)
+	Event(r Request, c Check) (Event, error)
 }
 
 // Signer is a Provider that can sign as its sender does, for test-sends.
@@ -44,19 +46,9 @@ type Request struct {
 type Check struct {
 	Secrets   []string      // all are good at once, so that a secret can be rotated
 	Tolerance time.Duration // how far a signed time may be from now, both ways; zero means five minutes
-	HMAC      HMAC          // for the generic provider
-}
-
-// HMAC describes a sender that signs with a plain HMAC. Zero fields mean the
-// defaults: hex SHA-256 of the body in X-Signature.
-type HMAC struct {
-	Header    string // holds the signature
-	Prefix    string // before the signature: "sha256="
-	Encoding  string // hex or base64
-	Algorithm string // sha1, sha256 or sha512
-	// TimestampHeader holds Unix seconds; when set, the signed text is
-	// "<timestamp>.<body>" and the time is checked.
-	TimestampHeader string
+	// PublicURL is the address that the sender was given, without a query.
+	PublicURL string
+	HMAC      spec.Signature // how an unnamed sender signs; its zero fields mean the provider's defaults
 }
 
 // Event is what a verified request says.
@@ -66,6 +58,14 @@ type Event struct {
 	ID string
 	// Body is the payload as JSON: what templates call body.
 	Body json.RawMessage
+	// Items, when set, are the events of a delivery that holds a list of them; ID
+	// and Body are then of the whole.
+	Items []Event
 	// Reply, when set, is the answer to a handshake or ping that starts nothing.
 	Reply json.RawMessage
+	// Thanks, when set, is how the sender wants an accepted event to be answered.
+	Thanks *Thanks
 }
+
+// Thanks is an answer in a sender's own form.
+type Thanks struct{ ContentType, Body string }

@@ -141,7 +141,7 @@ func (s *Service) replay(ctx context.Context, old Attempt, how Replay) (Replayed
 }
 
 func (s *Service) admitAgain(ctx context.Context, def Webhook, provider Provider, r Request, a *Attempt) (HookAnswer, error) {
-	event, err := provider.Event(r)
+	event, err := readEvent(provider, def, r, def.Check)
 	if err != nil {
 		return HookAnswer{}, err
 	}

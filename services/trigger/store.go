@@ -21,6 +21,7 @@ type Store interface {
 	// Reject keeps what can never start a run. Repeats of one message are one row.
 	Reject(ctx context.Context, r Rejection) error
 
+	Gates
 	Attempts
 	Hands
 }

@@ -101,6 +101,9 @@ var secrets = map[string]string{
 	"HOOK_SECRET":   "whsec_" + base64.StdEncoding.EncodeToString(hookKey),
 	"OLD_SECRET":    "whsec_" + base64.StdEncoding.EncodeToString([]byte("the secret before")),
 	"GITHUB_SECRET": "It's a Secret to Everybody",
+	"SENDER_SECRET": senderSecret,
+	"BASIC_SECRET":  "user:" + senderSecret,
+	"OTHER_BASIC":   "other:secret",
 }
 
 func resolve(ref spec.SecretRef) (string, error) {

@@ -27,6 +27,8 @@ var statuses = map[string]int{
 	trigger.CodeSignature:       http.StatusUnauthorized,
 	trigger.CodeStale:           http.StatusUnauthorized,
 	trigger.CodeIncomplete:      http.StatusBadRequest,
+	trigger.CodeRateLimited:     http.StatusTooManyRequests,
+	trigger.CodeInFlight:        http.StatusTooManyRequests,
 	trigger.CodeTooLarge:        http.StatusRequestEntityTooLarge,
 }
 
@@ -47,6 +49,9 @@ func problem(err error) error {
 		status = http.StatusUnprocessableEntity
 	}
 	p := door.Error(status, r.Code, r.Message).Because(err)
+	if r.After > 0 {
+		p.After(r.After)
+	}
 	for _, place := range r.Places {
 		p.At(place.Path, place.Message)
 	}

@@ -251,6 +251,8 @@ func (s *Store) UntilDue(ctx context.Context, not []trigger.HandName) (wait time
 // Queries lists every statement, for the test that prepares them.
 var Queries = map[string]string{
 	"insertDelivery": insertDelivery, "findConflict": findConflict, "findDelivery": findDelivery, "deliveryByID": deliveryByID,
+	"gateSoon": gateSoon, "refill": refill, "takeToken": takeToken,
+	"countPlaces": countPlaces, "sweepPlaces": sweepPlaces, "takePlace": takePlace, "leavePlace": leavePlace,
 	"listDeliveries": listDeliveries, "listHeld": listHeld, "release": release, "reject": reject,
 	"unannounced":   unannounced,
 	"markAnnounced": markAnnounced, "markLanded": markLanded,

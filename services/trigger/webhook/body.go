@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
@@ -75,18 +76,40 @@ func member(body json.RawMessage, name string) string {
 }
 
 // formObject turns form fields into a JSON object of texts; a field that comes
-// more than once keeps its first value.
+// more than once becomes a list of them.
 func formObject(fields url.Values) (json.RawMessage, error) {
-	object := map[string]string{}
+	object := map[string]any{}
 	for name, values := range fields {
-		if !utf8.ValidString(name) || !utf8.ValidString(values[0]) {
-			return nil, trigger.Refuse(trigger.CodeInvalidText, "form field %.40q: the text is not valid UTF-8; send UTF-8", name)
+		for _, text := range append([]string{name}, values...) {
+			if !utf8.ValidString(text) {
+				return nil, trigger.Refuse(trigger.CodeInvalidText, "form field %.40q: the text is not valid UTF-8; send UTF-8", name)
+			}
 		}
-		object[name] = values[0]
+		if object[name] = values; len(values) == 1 {
+			object[name] = values[0]
+		}
 	}
-	body, err := json.Marshal(object)
+	body, err := events.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
 	return body, trigger.CheckJSON("body", body)
+}
+
+// jsonEvent is the event of a sender that posts JSON and gives its id beside it.
+func jsonEvent(r trigger.Request, id string) (trigger.Event, error) {
+	body, err := jsonBody(r)
+	if err != nil {
+		return trigger.Event{}, err
+	}
+	return trigger.Event{ID: id, Body: body}, nil
+}
+
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
 }

@@ -47,7 +47,7 @@ func (GitHub) Verify(r trigger.Request, c trigger.Check) error {
 }
 
 // Event implements trigger.Provider.
-func (GitHub) Event(r trigger.Request) (trigger.Event, error) {
+func (GitHub) Event(r trigger.Request, _ trigger.Check) (trigger.Event, error) {
 	var body json.RawMessage
 	fields, isForm, err := form(r)
 	switch {

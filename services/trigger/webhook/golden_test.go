@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
@@ -29,6 +31,8 @@ type example struct {
 	request trigger.Request
 	given   []byte // everything before the expectation
 	want    string
+	// open says that the sender signs nothing: it sends a token.
+	open bool
 }
 
 func read(t *testing.T, path string) example {
@@ -41,7 +45,7 @@ func read(t *testing.T, path string) example {
 	if len(parts) != 3 {
 		t.Fatalf("%s: want settings, request and expectation", path)
 	}
-	x := example{want: string(parts[2]), given: text[:len(text)-len(parts[2])], request: trigger.Request{Header: http.Header{}}}
+	x := example{want: string(parts[2]), given: text[:len(text)-len(parts[2])], request: trigger.Request{Method: http.MethodPost, Header: http.Header{}}}
 	for line := range strings.Lines(string(parts[0])) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 		switch name {
@@ -67,6 +71,23 @@ func read(t *testing.T, path string) example {
 			x.check.HMAC.Algorithm = value
 		case "timestamp-header":
 			x.check.HMAC.TimestampHeader = value
+		case "timestamp-unit":
+			x.check.HMAC.TimestampUnit = value
+		case "signed":
+			x.check.HMAC.Signed = value
+		case "id-header":
+			x.check.HMAC.IDHeader = value
+		case "public-url":
+			x.check.PublicURL = value
+		case "method":
+			x.request.Method = value
+		case "query":
+			x.request.RawQuery = value
+			if x.request.Query, err = url.ParseQuery(value); err != nil {
+				t.Fatal(err)
+			}
+		case "body":
+			x.open = value == "not signed"
 		default:
 			t.Fatalf("%s: unknown setting %q", path, name)
 		}
@@ -91,7 +112,7 @@ func outcome(p trigger.Provider, x example) string {
 			return fmt.Sprintf("webhook is set up wrongly: %v\n", err)
 		}
 	}
-	e, err := p.Event(x.request)
+	e, err := p.Event(x.request, x.check)
 	if err != nil {
 		if r, ok := trigger.AsRefusal(err); ok {
 			return fmt.Sprintf("refused, %s: %v\n", r.Code, r)
@@ -101,7 +122,14 @@ func outcome(p trigger.Provider, x example) string {
 	if e.Reply != nil {
 		return fmt.Sprintf("reply: %s\n", e.Reply)
 	}
-	return fmt.Sprintf("id: %s\nbody: %s\n", e.ID, e.Body)
+	text := fmt.Sprintf("id: %s\nbody: %s\n", e.ID, e.Body)
+	for _, item := range e.Items {
+		text += fmt.Sprintf("item: %s %s\n", item.ID, item.Body)
+	}
+	if e.Thanks != nil {
+		text += fmt.Sprintf("thanks: %s %s\n", e.Thanks.ContentType, e.Thanks.Body)
+	}
+	return text
 }
 
 // Every file of testdata is a request and what becomes of it. Among them are the
@@ -154,6 +182,9 @@ func TestProviders_RefuseWhatIsNotSigned(t *testing.T) {
 				}
 				good++
 				for i := range x.request.Body {
+					if x.open {
+						break
+					}
 					changed := x.request
 					changed.Body = bytes.Clone(x.request.Body)
 					changed.Body[i] ^= 1
@@ -162,8 +193,8 @@ func TestProviders_RefuseWhatIsNotSigned(t *testing.T) {
 					}
 				}
 				for name, c := range map[string]trigger.Check{
-					"no secret":    {Tolerance: x.check.Tolerance, HMAC: x.check.HMAC},
-					"empty secret": {Tolerance: x.check.Tolerance, HMAC: x.check.HMAC, Secrets: []string{""}},
+					"no secret":    {Tolerance: x.check.Tolerance, PublicURL: x.check.PublicURL, HMAC: x.check.HMAC},
+					"empty secret": {Tolerance: x.check.Tolerance, PublicURL: x.check.PublicURL, HMAC: x.check.HMAC, Secrets: []string{""}},
 				} {
 					if err := p.Verify(x.request, c); err == nil {
 						t.Errorf("%s with %s: accepted", path, name)
@@ -171,6 +202,9 @@ func TestProviders_RefuseWhatIsNotSigned(t *testing.T) {
 				}
 				other := x.check
 				other.Secrets = []string{"whsec_b3RoZXI="}
+				if x.open {
+					other.Secrets = []string{"other:other"}
+				}
 				if err := p.Verify(x.request, other); !errors.Is(err, trigger.ErrSignature) {
 					t.Errorf("%s under another secret: %v, want ErrSignature", path, err)
 				}
@@ -185,10 +219,56 @@ func TestProviders_RefuseWhatIsNotSigned(t *testing.T) {
 func TestAll_NamesAreUnique(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
+	var names []string
 	for _, p := range All() {
+		names = append(names, p.Name())
 		if seen[p.Name()] || p.Name() == "" {
 			t.Errorf("provider name %q is empty or taken twice", p.Name())
 		}
 		seen[p.Name()] = true
+	}
+	if diff := cmp.Diff(spec.Providers(), names); diff != "" {
+		t.Errorf("providers of pkg/spec and of this package (-spec +here):\n%s", diff)
+	}
+}
+
+// What a provider signs for a test-send, it takes: for every example that it
+// verifies, signed anew a year later.
+func TestProviders_TakeWhatTheySign(t *testing.T) {
+	t.Parallel()
+	for _, p := range All() {
+		signer, ok := p.(trigger.Signer)
+		if !ok {
+			t.Errorf("provider %s cannot sign", p.Name())
+			continue
+		}
+		paths, err := filepath.Glob(filepath.Join("testdata", p.Name(), "*.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed := 0
+		for _, path := range paths {
+			x := read(t, path)
+			if p.Verify(x.request, x.check) != nil || bytes.Contains(x.given, []byte("v1a")) || bytes.Contains(x.given, []byte("webhookTimestamp")) {
+				continue
+			}
+			x.request.At = x.request.At.AddDate(1, 0, 0)
+			contentType := x.request.Header["Content-Type"]
+			x.request.Header = http.Header{}
+			if contentType != nil {
+				x.request.Header["Content-Type"] = contentType
+			}
+			if err := signer.Sign(&x.request, x.check, "test_1"); err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			if err := p.Verify(x.request, x.check); err != nil {
+				t.Errorf("%s, signed anew: %v", path, err)
+			}
+			signed++
+		}
+		if signed == 0 {
+			t.Errorf("no example of %s was signed anew", p.Name())
+		}
 	}
 }

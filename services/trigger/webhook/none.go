@@ -15,7 +15,7 @@ func (None) Name() string { return "none" }
 func (None) Verify(trigger.Request, trigger.Check) error { return nil }
 
 // Event implements trigger.Provider.
-func (None) Event(r trigger.Request) (trigger.Event, error) {
+func (None) Event(r trigger.Request, _ trigger.Check) (trigger.Event, error) {
 	body, err := jsonBody(r)
 	if err != nil {
 		return trigger.Event{}, err

@@ -51,7 +51,7 @@ func (Slack) Verify(r trigger.Request, c trigger.Check) error {
 }
 
 // Event implements trigger.Provider.
-func (Slack) Event(r trigger.Request) (trigger.Event, error) {
+func (Slack) Event(r trigger.Request, _ trigger.Check) (trigger.Event, error) {
 	fields, isForm, err := form(r)
 	if err != nil {
 		return trigger.Event{}, err
@@ -69,6 +69,8 @@ func (Slack) Event(r trigger.Request) (trigger.Event, error) {
 	}
 	var body json.RawMessage
 	switch {
+	case fields.Has("ssl_check"): // Slack asks now and then whether the address still answers
+		return trigger.Event{Reply: json.RawMessage(`{}`)}, nil
 	case fields.Has("payload"): // interactivity
 		body, err = formPayload(fields)
 	case fields.Has("command"):

@@ -104,7 +104,7 @@ func standardKey(secret string) (key []byte, public ed25519.PublicKey, err error
 }
 
 // Event implements trigger.Provider.
-func (Standard) Event(r trigger.Request) (trigger.Event, error) {
+func (Standard) Event(r trigger.Request, _ trigger.Check) (trigger.Event, error) {
 	body, err := jsonBody(r)
 	if err != nil {
 		return trigger.Event{}, err

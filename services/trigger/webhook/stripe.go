@@ -52,7 +52,7 @@ func (Stripe) Verify(r trigger.Request, c trigger.Check) error {
 }
 
 // Event implements trigger.Provider.
-func (Stripe) Event(r trigger.Request) (trigger.Event, error) {
+func (Stripe) Event(r trigger.Request, _ trigger.Check) (trigger.Event, error) {
 	body, err := jsonBody(r)
 	if err != nil {
 		return trigger.Event{}, err

@@ -1,0 +1,199 @@
+package trigger
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+)
+
+// ReasonFilter is the log's word for a request that the webhook's filter keeps out.
+const ReasonFilter = "filter"
+
+// checkSize refuses a body over the webhook's own limit.
+func checkSize(def Webhook, r Request) error {
+	if def.MaxBody > 0 && int64(len(r.Body)) > def.MaxBody {
+		return Refuse(CodeTooLarge, "the body has %d bytes, the limit of this webhook is %d", len(r.Body), def.MaxBody)
+	}
+	return nil
+}
+
+// readEvent reads a verified request, by the webhook's word on empty bodies.
+func readEvent(p Provider, def Webhook, r Request, c Check) (Event, error) {
+	if len(bytes.TrimSpace(r.Body)) == 0 {
+		switch def.EmptyBody {
+		case spec.EmptyBodyObject:
+			r.Body = []byte("{}")
+		case spec.EmptyBodyRefuse:
+			return Event{}, CheckJSON("body", nil)
+		}
+	}
+	return p.Event(r, c)
+}
+
+// withoutSecrets leaves out the headers that hold what proves the sender: no
+// template and no input may carry them on.
+func withoutSecrets(header http.Header, h redaction) http.Header {
+	kept := header.Clone()
+	for name, values := range header {
+		for _, value := range values {
+			if h.secret(name, value) {
+				kept.Del(name)
+			}
+		}
+	}
+	return kept
+}
+
+// hookValues are what the templates and the filter of a webhook read.
+func hookValues(r Request, event Event) (map[string]json.RawMessage, error) {
+	headers, err := textObject(map[string][]string(r.Header), strings.ToLower)
+	if err != nil {
+		return nil, err
+	}
+	query, err := textObject(map[string][]string(r.Query), func(s string) string { return s })
+	if err != nil {
+		return nil, err
+	}
+	return map[string]json.RawMessage{"body": event.Body, "headers": headers, "query": query}, nil
+}
+
+// passes asks the webhook's filter. What it cannot decide passes: an event that
+// starts a run too many is seen, one that starts none is not.
+func (s *Service) passes(ctx context.Context, def Webhook, values map[string]json.RawMessage) bool {
+	if def.Filter == nil {
+		return true
+	}
+	pass, err := def.Filter.Eval(values)
+	if err != nil {
+		s.log.WarnContext(ctx, "filter of a webhook could not be decided; the run starts", telemetry.KeyNamespace, def.Namespace,
+			"webhook", def.Name, telemetry.KeyErr, err)
+		return true
+	}
+	return pass
+}
+
+// admit takes a verified event, also a replayed one; of a list each item, unless
+// the webhook wants it whole.
+func (s *Service) admit(ctx context.Context, def Webhook, r Request, event Event, a *Attempt) (HookAnswer, error) {
+	if event.Items != nil && def.Batch == spec.BatchItem {
+		return s.admitItems(ctx, def, r, event, a)
+	}
+	answer, key, err := s.admitOne(ctx, def, r, event, a, nil)
+	answer.Thanks = event.Thanks
+	switch {
+	case answer.Filtered:
+		a.End(OutcomeFiltered, ReasonFilter)
+	case answer.Repeat:
+		a.repeats(answer.Accepted, key)
+	}
+	return answer, err
+}
+
+// admitOne filters, maps and accepts one event. log, when set, is logged with
+// the delivery; rekey changes its key.
+func (s *Service) admitOne(ctx context.Context, def Webhook, r Request, event Event, log *Attempt, rekey func(string) string) (HookAnswer, string, error) {
+	values, err := hookValues(r, event)
+	if err != nil {
+		return HookAnswer{}, "", err
+	}
+	if !s.passes(ctx, def, values) {
+		return HookAnswer{Filtered: true}, "", nil
+	}
+	st, err := mapWebhook(def, r, event, values)
+	if err != nil {
+		return HookAnswer{}, "", err
+	}
+	if log != nil {
+		st.Attempt, rekey = log, log.rekey
+	}
+	if rekey != nil {
+		st.Key = rekey(st.Key)
+	}
+	accepted, err := s.Accept(ctx, st)
+	return HookAnswer{Accepted: accepted}, st.Key, err
+}
+
+// admitItems takes the events of a list one by one, each with a run of its own.
+// One that is refused keeps no other out: the answer is its refusal after all
+// have been tried, and the sender's retry finds the others as repeats. A failure
+// ends the work for now.
+func (s *Service) admitItems(ctx context.Context, def Webhook, r Request, event Event, a *Attempt) (HookAnswer, error) {
+	all := HookAnswer{Items: []HookAnswer{}, Thanks: event.Thanks}
+	var refusal *Refusal
+	refused := 0
+	for i, item := range event.Items {
+		answer, _, err := s.admitOne(ctx, def, r, item, nil, a.rekeyItem(i))
+		if err != nil {
+			r, ok := AsRefusal(err)
+			if !ok {
+				return HookAnswer{}, fmt.Errorf("item %d of %d: %w", i, len(event.Items), err)
+			}
+			if refused++; refusal == nil {
+				refusal = r.at(i)
+			}
+			if r.After > 0 {
+				break // the limit holds for the rest too
+			}
+			continue
+		}
+		all.Items = append(all.Items, answer)
+	}
+	if refusal != nil {
+		refusal.Message = fmt.Sprintf("%d of %d items were taken; %s", len(all.Items), len(event.Items), refusal.Message)
+		return HookAnswer{}, refusal
+	}
+	a.takesItems(all.Items)
+	return all, nil
+}
+
+// rekeyItem is rekey for one item of a list: items that get a key of the replay
+// get different ones.
+func (a *Attempt) rekeyItem(i int) func(string) string {
+	if a.rekey == nil {
+		return nil
+	}
+	return func(key string) string {
+		changed := a.rekey(key)
+		if changed == key {
+			return key
+		}
+		return changed + "/" + strconv.Itoa(i)
+	}
+}
+
+// takesItems ends an attempt by what became of its items; its run is the first.
+func (a *Attempt) takesItems(items []HookAnswer) {
+	outcome := OutcomeFiltered
+	for _, item := range items {
+		switch {
+		case item.Filtered:
+			continue
+		case a.RunID == "":
+			a.RunID, a.DeliveryID = item.RunID, item.DeliveryID
+		}
+		if !item.Repeat {
+			outcome = OutcomeAccepted
+		} else if outcome == OutcomeFiltered {
+			outcome = OutcomeDuplicate
+		}
+	}
+	reason := ""
+	if outcome == OutcomeFiltered {
+		reason = ReasonFilter
+	}
+	a.End(outcome, reason)
+}
+
+// at is the refusal of an item of a list.
+func (r *Refusal) at(i int) *Refusal {
+	item := *r
+	item.Message = fmt.Sprintf("item %d: %s", i, r.Message)
+	return &item
+}
