@@ -16,18 +16,19 @@ import (
 )
 
 // insertPatience is how long an insert is tried while Postgres comes back. The
-// sender waits; afterwards it is told to try again.
+// sender waits; afterwards it is told to try again. Large inputs have more time.
 const insertPatience = 2 * time.Second
 
 // Store implements trigger.Store. It is safe for concurrent use.
 type Store struct {
-	pool *pgxpool.Pool
+	pool  *pgxpool.Pool
+	group *pg.Group[trigger.Delivery, outcome]
 }
 
 var _ trigger.Store = (*Store)(nil)
 
 // New returns a store on a pool of the role holdfast_trigger.
-func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
+func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool, group: newGroup(pool)} }
 
 const deliveryColumns = `delivery_id::text, namespace, source_kind, source_name, coalesce(dedupe_key, ''), request_digest,
 	run_id, ref_kind, ref_name, ref_digest, input::text, labels, principal, traceparent, held, accepted_at, announced_at, landed_at`
@@ -38,12 +39,18 @@ const deliveryHeadColumns = `delivery_id::text, namespace, source_kind, source_n
 
 func scanDelivery(row pgx.CollectableRow) (trigger.Delivery, error) {
 	var d trigger.Delivery
-	var input string
-	err := row.Scan(&d.ID, &d.Namespace, &d.Source.Kind, &d.Source.Name, &d.Key, &d.Digest,
-		&d.RunID, &d.Ref.Kind, &d.Ref.Name, &d.Ref.Digest, &input, &d.Labels, &d.Principal, &d.TraceParent, &d.Held,
-		&d.AcceptedAt, &d.AnnouncedAt, &d.LandedAt)
-	d.Input = json.RawMessage(input)
+	err := scanDeliveryAfter(row, &d)
 	return d, err
+}
+
+// scanDeliveryAfter reads deliveryColumns that follow other columns.
+func scanDeliveryAfter(row pgx.CollectableRow, d *trigger.Delivery, before ...any) error {
+	var input string
+	err := row.Scan(append(before, &d.ID, &d.Namespace, &d.Source.Kind, &d.Source.Name, &d.Key, &d.Digest,
+		&d.RunID, &d.Ref.Kind, &d.Ref.Name, &d.Ref.Digest, &input, &d.Labels, &d.Principal, &d.TraceParent, &d.Held,
+		&d.AcceptedAt, &d.AnnouncedAt, &d.LandedAt)...)
+	d.Input = json.RawMessage(input)
+	return err
 }
 
 // The conflict names no constraint: a repeat meets the unique key of its source,
@@ -56,12 +63,15 @@ ON CONFLICT DO NOTHING
 RETURNING accepted_at`
 
 func insertArgs(d trigger.Delivery) []any {
-	labels := d.Labels
-	if labels == nil {
-		labels = map[string]string{}
-	}
 	return []any{string(d.ID), d.Namespace, d.Source.Kind, d.Source.Name, d.Key, string(d.Digest), string(d.RunID),
-		d.Ref.Kind, d.Ref.Name, string(d.Ref.Digest), d.Input, labels, d.Principal, d.TraceParent, d.Held}
+		d.Ref.Kind, d.Ref.Name, string(d.Ref.Digest), d.Input, orEmpty(d.Labels), d.Principal, d.TraceParent, d.Held}
+}
+
+func orEmpty(labels map[string]string) map[string]string {
+	if labels == nil {
+		return map[string]string{}
+	}
+	return labels
 }
 
 // A concurrent insert under the same key is committed by the time ours found the
@@ -74,33 +84,40 @@ ORDER BY accepted_at
 LIMIT 1`
 
 // Insert implements trigger.Store. It rides out a short absence of Postgres:
-// repeating it is harmless.
+// repeating it is harmless. Concurrent inserts share a statement.
 func (s *Store) Insert(ctx context.Context, d trigger.Delivery) (stored trigger.Delivery, inserted bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, insertPatience)
+	ctx, cancel := context.WithTimeout(ctx, insertPatience+time.Duration(len(d.Input)>>22)*time.Second)
 	defer cancel()
-	err = pg.Retry(ctx, func(ctx context.Context) error {
-		stored, inserted, err = s.insert(ctx, d)
-		return err
-	})
+	if deliveryBytes(d) > aloneFrom {
+		err = pg.Retry(ctx, func(ctx context.Context) error {
+			stored, inserted, err = insertOne(ctx, s.pool, d)
+			return err
+		})
+	} else {
+		var o outcome
+		if o, err = s.group.Do(ctx, d); err == nil {
+			stored, inserted, err = o.stored, o.inserted, o.err
+		}
+	}
 	if err != nil {
 		return trigger.Delivery{}, false, fmt.Errorf("insert delivery: %w", err)
 	}
 	return stored, inserted, nil
 }
 
-func (s *Store) insert(ctx context.Context, d trigger.Delivery) (trigger.Delivery, bool, error) {
+func insertOne(ctx context.Context, pool *pgxpool.Pool, d trigger.Delivery) (trigger.Delivery, bool, error) {
 	query, args := insertDelivery, insertArgs(d)
 	if d.Attempt != nil {
 		query, args = insertLogged, append(args, attemptArgs(d.Attempt)...)
 	}
-	err := s.pool.QueryRow(ctx, query, args...).Scan(&d.AcceptedAt)
+	err := pool.QueryRow(ctx, query, args...).Scan(&d.AcceptedAt)
 	if err == nil {
 		return d, true, nil
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return trigger.Delivery{}, false, err
 	}
-	rows, err := s.pool.Query(ctx, findConflict, string(d.ID), d.Namespace, d.Source.Kind, d.Source.Name, d.Key)
+	rows, err := pool.Query(ctx, findConflict, string(d.ID), d.Namespace, d.Source.Kind, d.Source.Name, d.Key)
 	if err != nil {
 		return trigger.Delivery{}, false, err
 	}

@@ -250,6 +250,7 @@ func (s *Store) UntilDue(ctx context.Context, not []trigger.HandName) (wait time
 
 // Queries lists every statement, for the test that prepares them.
 var Queries = map[string]string{
+	"insertBatch": insertBatch, "findConflicts": findConflicts,
 	"insertDelivery": insertDelivery, "findConflict": findConflict, "findDelivery": findDelivery, "deliveryByID": deliveryByID,
 	"gateSoon": gateSoon, "refill": refill, "takeToken": takeToken,
 	"countPlaces": countPlaces, "sweepPlaces": sweepPlaces, "takePlace": takePlace, "leavePlace": leavePlace,
