@@ -33,6 +33,7 @@ func (p *process) addTrigger() {
 			Relay:       store.Relay(p.bus.Publish, log),
 			Cancels:     store.CancelRelay(p.bus.Publish, log),
 			Inbox:       inbox.New(p.bus),
+			Tail:        p.bus,
 			Secrets:     p.secrets,
 			Log:         log,
 		})

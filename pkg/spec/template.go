@@ -12,7 +12,7 @@ import (
 )
 
 // MaxRenderedBytes bounds what a template may produce.
-const MaxRenderedBytes = 4 << 20
+const MaxRenderedBytes = 32 << 20
 
 // ErrTooLarge is wrapped by the error of a template that would produce more
 // than MaxRenderedBytes.

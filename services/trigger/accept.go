@@ -70,7 +70,7 @@ func (s *Service) prepare(ctx context.Context, st Start) (Delivery, error) {
 	if err := checkLabels(st.Labels); err != nil {
 		return Delivery{}, err
 	}
-	if err := checkInput(target, st.Input); err != nil {
+	if err := checkInput(target, st.Input, s.cfg.MaxBody); err != nil {
 		return Delivery{}, err
 	}
 	st.Key = deliveryKey(st.Key)

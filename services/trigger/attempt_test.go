@@ -127,7 +127,7 @@ func TestLog_RejectedWithTheReason(t *testing.T) {
 	w := setup(t)
 	r := w.start(t)
 	const body = `{"shop":"s","price":1}`
-	long := `"` + strings.Repeat("x", trigger.MaxBody) + `"`
+	long := `"` + strings.Repeat("x", trigger.DefaultMaxBody) + `"`
 	for name, tc := range map[string]struct {
 		a      answer
 		reason string

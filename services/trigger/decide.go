@@ -10,8 +10,6 @@ import (
 
 // Limits of what a start may carry.
 const (
-	MaxBody       = 256 << 10 // bytes of a request
-	MaxInput      = 512 << 10 // bytes of an input after mapping
 	MaxLabels     = 16
 	MaxLabelKey   = 63  // bytes
 	MaxLabelValue = 256 // bytes
@@ -40,9 +38,9 @@ func checkLabels(labels map[string]string) error {
 }
 
 // checkInput refuses an input that the target's schema or the next hop refuses.
-func checkInput(t Target, input json.RawMessage) error {
-	if len(input) > MaxInput {
-		return Refuse(CodeTooLarge, "input: it has %d bytes after mapping, the limit is %d", len(input), MaxInput)
+func checkInput(t Target, input json.RawMessage, limit int64) error {
+	if int64(len(input)) > limit {
+		return Refuse(CodeTooLarge, "input: it has %d bytes after mapping, the limit is %d", len(input), limit)
 	}
 	if err := CheckJSON("input", input); err != nil {
 		return err

@@ -69,6 +69,7 @@ type Delivery struct {
 	RunID       events.RunID
 	Ref         events.Ref
 	Input       json.RawMessage
+	InputRef    *events.BlobRef // instead of a large Input, on its way to the runner
 	Labels      map[string]string
 	Principal   string
 	TraceParent string
@@ -133,6 +134,7 @@ func StartMessage(d Delivery) (events.Message, error) {
 		Namespace:  d.Namespace,
 		Ref:        d.Ref,
 		Input:      d.Input,
+		InputRef:   d.InputRef,
 		Labels:     d.Labels,
 		Trigger:    trigger,
 		Principal:  d.Principal,

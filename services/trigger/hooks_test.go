@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -164,13 +165,13 @@ func TestHook_Limits(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	r := w.start(t)
-	fits := `"` + strings.Repeat("x", trigger.MaxBody-2) + `"`
+	fits := `"` + strings.Repeat("x", trigger.DefaultMaxBody-2) + `"`
 	a := r.post("/hooks/raw", fits, "Content-Type", "application/json")
 	accepted(t, a)
 	if got := w.input(t, a.RunID); got != fits {
 		t.Errorf("a body of %d bytes became %d", len(fits), len(got))
 	}
-	if a := r.post("/hooks/raw", fits+" ", "Content-Type", "application/json"); a.status != 413 || !strings.Contains(a.Detail, "262145") || !strings.Contains(a.Detail, "262144") {
+	if a := r.post("/hooks/raw", fits+" ", "Content-Type", "application/json"); a.status != 413 || !strings.Contains(a.Detail, fmt.Sprint(trigger.DefaultMaxBody+1)) || !strings.Contains(a.Detail, fmt.Sprintf("limit is %d", trigger.DefaultMaxBody)) {
 		t.Errorf("one byte over: %d %s", a.status, a.body)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), "POST", r.url+"/hooks/raw", http.NoBody)

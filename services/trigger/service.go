@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/follow"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
@@ -19,13 +20,14 @@ type Config struct {
 	CatchUp time.Duration `help:"How late a schedule may still start the newest run that it missed." default:"1h"`
 	// SyncEvery is how often changed definitions of schedules are looked for.
 	SyncEvery time.Duration `help:"How often changed schedules are looked for." default:"3s"`
+	Bounds    `embed:""`
 	// DeliveryRetention is how long the delivery log is kept.
 	DeliveryRetention time.Duration `help:"How long the log of webhooks' requests is kept. Accepted starts are kept longer." default:"720h"`
 }
 
 // Validate joins every problem of the settings.
 func (c Config) Validate() error {
-	var errs []error
+	errs := []error{c.Bounds.Validate()}
 	if c.CatchUp < 0 || c.CatchUp > 30*24*time.Hour {
 		errs = append(errs, fmt.Errorf("catch-up %s is not between 0 and 720h", c.CatchUp))
 	}
@@ -65,6 +67,8 @@ type Parts struct {
 	Relay       Relay
 	Cancels     Relay // announces cancels of runs that give way; nil: somebody else does
 	Inbox       Inbox // nil: no messages are taken
+	// Tail tells at once when a run has moved; nil: its history is looked at.
+	Tail follow.Tail
 	// Secrets resolves a reference in this process.
 	Secrets func(spec.SecretRef) (string, error)
 	Log     *slog.Logger
@@ -82,6 +86,7 @@ type Service struct {
 	relay       Relay
 	cancels     Relay
 	inbox       Inbox
+	follower    *follow.Follower
 	secrets     func(spec.SecretRef) (string, error)
 	log         *slog.Logger
 
@@ -104,6 +109,7 @@ func New(c Config, p Parts) (*Service, error) {
 	if c.DeliveryRetention == 0 {
 		c.DeliveryRetention = 30 * 24 * time.Hour
 	}
+	c.Bounds.setDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -115,6 +121,7 @@ func New(c Config, p Parts) (*Service, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.attempts = newLogKeeper(s.store, s.log)
+	s.follower = follow.New(p.Tail, s.store, s.log)
 	for _, provider := range p.Providers {
 		if _, twice := s.providers[provider.Name()]; twice {
 			return nil, fmt.Errorf("two webhook providers are named %q", provider.Name())
@@ -152,6 +159,7 @@ func (s *Service) Run(ctx context.Context) error {
 		wg.Go(func() { _ = s.cancels.Run(ctx) }) // it ends with ctx, without an error
 	}
 	wg.Go(func() { s.attempts.run(ctx, s.cfg.DeliveryRetention) })
+	wg.Go(func() { _ = s.follower.Run(ctx) }) // it ends with ctx, without an error
 	s.keepTime(ctx)
 	cancel()
 	wg.Wait()

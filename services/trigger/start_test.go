@@ -273,7 +273,7 @@ func TestStart_Refused(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	r := w.start(t)
-	big := `{"input":"` + strings.Repeat("x", trigger.MaxBody) + `"}`
+	big := `{"input":"` + strings.Repeat("x", trigger.DefaultMaxBody) + `"}`
 	for name, tc := range map[string]struct {
 		path, body string
 		status     int
@@ -290,7 +290,7 @@ func TestStart_Refused(t *testing.T) {
 		"half a surrogate":          {"/v1/agents/anything/runs", `{"input":"\ud800"}`, 400, "invalid_text", "surrogate"},
 		"seventeen labels":          {"/v1/agents/anything/runs", seventeenLabels(), 400, "invalid_labels", "17"},
 		"a label that is too long":  {"/v1/agents/anything/runs", `{"labels":{"k":"` + strings.Repeat("v", 257) + `"}}`, 400, "invalid_labels", "labels.k"},
-		"too large":                 {"/v1/agents/anything/runs", big, 413, "body_too_large", fmt.Sprint(trigger.MaxBody)},
+		"too large":                 {"/v1/agents/anything/runs", big, 413, "body_too_large", fmt.Sprint(trigger.DefaultMaxBody)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := r.api(authn.Operator, "POST", tc.path, tc.body)

@@ -23,6 +23,7 @@ type Store interface {
 
 	Gates
 	Attempts
+	Runs
 	Hands
 }
 

@@ -184,6 +184,7 @@ func run(t *testing.T, pool *pgxpool.Pool, b *bus.Bus) *replica {
 		Relay:       store.Relay(b.Publish, bustest.Log(t)),
 		Cancels:     store.CancelRelay(b.Publish, bustest.Log(t)),
 		Inbox:       inbox.New(b),
+		Tail:        b,
 		Secrets:     resolve,
 		Log:         bustest.Log(t),
 	})

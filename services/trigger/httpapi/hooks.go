@@ -2,9 +2,6 @@ package httpapi
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"time"
@@ -48,7 +45,8 @@ func (a *api) takeHook(w http.ResponseWriter, r *http.Request) (trigger.HookAnsw
 		namespace = trigger.DefaultNamespace
 	}
 	request := trigger.Request{Method: r.Method, RawQuery: r.URL.RawQuery, Header: r.Header, Query: r.URL.Query(), Began: time.Now(), Remote: peer(r)}
-	body, err := readBody(w, r)
+	body, done, err := door.ReadBody(r, a.svc.Bounds().MaxBody)
+	defer done()
 	if err != nil {
 		return trigger.HookAnswer{Attempt: a.svc.Unread(r.Context(), namespace, name, request, r.ContentLength)}, err
 	}
@@ -83,25 +81,6 @@ func peer(r *http.Request) string {
 		return r.RemoteAddr
 	}
 	return host
-}
-
-// readBody reads at most trigger.MaxBody bytes.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength > trigger.MaxBody {
-		return nil, tooLarge(fmt.Sprintf("the body has %d bytes", r.ContentLength))
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, trigger.MaxBody))
-	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, tooLarge(fmt.Sprintf("the body has more than %d bytes", big.Limit))
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, trigger.Refuse(trigger.CodeIncomplete, "the body ended before its length")
-	}
-	return body, err
-}
-
-func tooLarge(what string) error {
-	return trigger.Refuse(trigger.CodeTooLarge, "%s, the limit is %d", what, trigger.MaxBody)
 }
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {

@@ -1,10 +1,23 @@
 package httpapi
 
 import (
+	"net/http"
 	"strings"
 
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
+
+// keyOf is the Idempotency-Key of a request, empty when it has none.
+func keyOf(r *http.Request) (string, error) {
+	lines := r.Header.Values("Idempotency-Key")
+	if len(lines) > 1 {
+		return "", trigger.Refuse(trigger.CodeInvalidKey, "there are %d headers Idempotency-Key; send one", len(lines))
+	}
+	if len(lines) == 1 && strings.TrimSpace(lines[0]) == "" {
+		return "", trigger.Refuse(trigger.CodeInvalidKey, "Idempotency-Key is empty; send a key, or no header")
+	}
+	return idempotencyKey(r.Header.Get("Idempotency-Key"))
+}
 
 // idempotencyKey reads the header Idempotency-Key: a quoted string as the IETF
 // draft wants it (a structured field string, RFC 9651 section 3.3.3), or the

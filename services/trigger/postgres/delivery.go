@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-run/holdfast/internal/pg"
-	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
@@ -218,28 +217,4 @@ func (s *Store) Reject(ctx context.Context, r trigger.Rejection) error {
 		return fmt.Errorf("keep rejected message: %w", err)
 	}
 	return nil
-}
-
-// unannounced is what the relay owes, longest due first.
-const unannounced = `
-SELECT ` + deliveryColumns + `, announce_count
-FROM trigger.deliveries
-WHERE landed_at IS NULL AND NOT held AND next_announce_at <= clock_timestamp()
-ORDER BY next_announce_at, run_id
-LIMIT $1`
-
-func scanUnannounced(row pgx.CollectableRow) (events.Message, error) {
-	var d trigger.Delivery
-	var input string
-	var count int
-	err := row.Scan(&d.ID, &d.Namespace, &d.Source.Kind, &d.Source.Name, &d.Key, &d.Digest,
-		&d.RunID, &d.Ref.Kind, &d.Ref.Name, &d.Ref.Digest, &input, &d.Labels, &d.Principal, &d.TraceParent, &d.Held,
-		&d.AcceptedAt, &d.AnnouncedAt, &d.LandedAt, &count)
-	if err != nil {
-		return events.Message{}, err
-	}
-	d.Input = json.RawMessage(input)
-	m, err := trigger.StartMessage(d)
-	m.MsgID = pg.AnnounceID(m.ID, count)
-	return m, err
 }

@@ -255,7 +255,7 @@ var Queries = map[string]string{
 	"gateSoon": gateSoon, "refill": refill, "takeToken": takeToken,
 	"countPlaces": countPlaces, "sweepPlaces": sweepPlaces, "takePlace": takePlace, "leavePlace": leavePlace,
 	"listDeliveries": listDeliveries, "listHeld": listHeld, "release": release, "reject": reject,
-	"unannounced":   unannounced,
+	"unannounced": unannounced, "keepInput": keepInput, "eventsOfRun": eventsOfRun, "headOfRun": headOfRun,
 	"markAnnounced": markAnnounced, "markLanded": markLanded,
 	"listHands": listHands, "insertHand": insertHand, "updateHand": updateHand, "deleteHand": deleteHand, "takeDue": takeDue,
 	"takeHand": takeHand, "notePause": notePause, "untilDue": untilDue,

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -36,13 +34,7 @@ func (s *Store) Relay(publish func(context.Context, events.Message) error, log *
 	return &pg.Relay{
 		Name: "trigger",
 		Log:  log,
-		Load: func(ctx context.Context, limit int) ([]events.Message, error) {
-			rows, err := s.pool.Query(ctx, unannounced, limit)
-			if err != nil {
-				return nil, err
-			}
-			return pgx.CollectRows(rows, scanUnannounced)
-		},
+		Load: s.load,
 		Publish: func(ctx context.Context, m events.Message) error {
 			if err := publish(ctx, m); err != nil {
 				return err
