@@ -14,13 +14,16 @@ import (
 // Their Run methods want a context.Context bound in kong and write to the
 // Stdout and Stderr of the kong.Context. exitCode says how the process ends.
 type DataCommands struct {
+	Init       InitCmd       `cmd:"" group:"work" help:"Write a small working project to start from. Needs no server."`
+	Validate   ValidateCmd   `cmd:"" group:"work" help:"Check definitions without a server."`
 	Apply      ApplyCmd      `cmd:"" group:"work" help:"Store definitions (agents, tools, flows, ...) from YAML files."`
 	Runs       RunsCmd       `cmd:"" group:"work" help:"Start, watch and steer runs."`
 	Approvals  ApprovalsCmd  `cmd:"" group:"work" help:"See what waits for a person, and decide it."`
 	Effects    EffectsCmd    `cmd:"" group:"work" help:"Read the ledger of side effects and settle doubts."`
 	Events     EventsCmd     `cmd:"" group:"work" help:"Follow everything that happens, as it happens."`
 	Schedules  SchedulesCmd  `cmd:"" group:"work" help:"See schedules and start one now."`
-	Deliveries DeliveriesCmd `cmd:"" group:"work" help:"See accepted starts: webhooks, API calls, schedules, messages."`
+	Deliveries DeliveriesCmd `cmd:"" group:"work" help:"See what came in, also what was rejected, and replay it."`
+	Webhooks   WebhooksCmd   `cmd:"" group:"work" help:"Try a webhook with a request that is signed as its sender signs."`
 	Tokens     TokensCmd     `cmd:"" group:"work" help:"Create, list and revoke tokens."`
 }
 

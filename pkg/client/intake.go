@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"net/url"
 	"time"
 
@@ -56,35 +55,4 @@ func (c *Client) Schedule(ctx context.Context, name string) (Schedule, error) {
 // and also while it is paused.
 func (c *Client) TriggerSchedule(ctx context.Context, name string) (Started, error) {
 	return post[Started](ctx, c, "/v1/schedules/"+url.PathEscape(name)+"/trigger", nil)
-}
-
-// Delivery is one accepted start: by a webhook, the API, a schedule or a message.
-type Delivery struct {
-	DeliveryID  string            `json:"delivery_id"`
-	Namespace   string            `json:"namespace"`
-	Source      string            `json:"source"` // webhook, api, schedule, event
-	SourceName  string            `json:"source_name"`
-	DedupeKey   string            `json:"dedupe_key,omitempty"`
-	RunID       events.RunID      `json:"run_id"`
-	Kind        string            `json:"kind"` // agent or flow
-	Name        string            `json:"name"`
-	Digest      events.Digest     `json:"digest"`
-	Input       json.RawMessage   `json:"input,omitempty"` // absent in lists
-	Labels      map[string]string `json:"labels,omitempty"`
-	Principal   string            `json:"principal,omitempty"`
-	Held        bool              `json:"held,omitempty"` // kept back while its webhook is paused
-	AcceptedAt  time.Time         `json:"accepted_at"`
-	AnnouncedAt time.Time         `json:"announced_at,omitzero"`
-	LandedAt    time.Time         `json:"landed_at,omitzero"` // the runner has it
-	StatusURL   string            `json:"status_url"`
-}
-
-// Deliveries lists accepted starts, newest first.
-func (c *Client) Deliveries(ctx context.Context, p PageRequest) (Page[Delivery], error) {
-	return get[Page[Delivery]](ctx, c, "/v1/deliveries", p.values())
-}
-
-// Delivery reads one accepted start.
-func (c *Client) Delivery(ctx context.Context, id string) (Delivery, error) {
-	return get[Delivery](ctx, c, "/v1/deliveries/"+url.PathEscape(id), nil)
 }

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/holdfast-run/holdfast/pkg/client"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+)
+
+// ValidateCmd checks definitions without a server.
+type ValidateCmd struct {
+	Output
+	File    []string `short:"f" required:"" sep:"none" env:"-" placeholder:"DIR|FILE" help:"Folder (every .yaml and .yml below it), file, or - for standard input; repeat for more."`
+	Partial bool     `env:"-" help:"Take it that definitions which the files name and do not hold are stored already."`
+}
+
+// Help implements kong.HelpProvider.
+func (*ValidateCmd) Help() string {
+	return `Reads what "apply" would store, and needs no server: spelling, types, schemas,
+conditions, cron expressions, and that every name leads to a definition in these
+files. Each problem names file, line and column.
+
+  holdfast validate -f .
+  holdfast validate -f tools/refund.yaml --partial
+
+--json prints {"valid", "definitions": [{"kind", "name", "file", "line", "digest"}],
+"problems": [{"file", "line", "column", "field", "message"}]}.
+
+Exit codes: 0 valid, 1 not valid, 2 wrong usage.`
+}
+
+// validated is the answer of validate.
+type validated struct {
+	Valid       bool           `json:"valid"`
+	Definitions []validDoc     `json:"definitions"`
+	Problems    []client.Place `json:"problems"`
+}
+
+type validDoc struct {
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+	File      string `json:"file"`
+	Line      int    `json:"line"`
+	Digest    string `json:"digest"`
+}
+
+// Run implements the command.
+func (c *ValidateCmd) Run(k *kong.Context) error {
+	docs, err := readDefinitions(c.File)
+	if err != nil {
+		return err
+	}
+	files := make([]spec.File, 0, len(docs))
+	for _, d := range docs {
+		files = append(files, spec.File{Name: d.File, Text: []byte(d.Text)})
+	}
+	parsed, err := spec.ParseAll(files)
+	problems := spec.Problems(err)
+	if err == nil && !c.Partial {
+		problems = dangling(parsed)
+	}
+	if err == nil && len(parsed) == 0 {
+		problems = []*spec.Error{{Message: fmt.Sprintf("no definitions in %s; a definition begins with \"apiVersion: holdfast/v1\"", strings.Join(c.File, ", "))}}
+	}
+	if c.JSON {
+		err = printValidated(k.Stdout, parsed, problems)
+	} else {
+		err = showValidated(k.Stdout, parsed, problems)
+	}
+	if err == nil && len(problems) > 0 {
+		err = fmt.Errorf("not valid: %d %s", len(problems), plural(len(problems), "problem"))
+	}
+	return err
+}
+
+// dangling lists the names that lead to no definition of the set.
+func dangling(docs []spec.Document) []*spec.Error {
+	known := map[string][]string{} // by namespace and kind
+	for _, d := range docs {
+		at := d.Namespace + "/" + d.Kind
+		known[at] = append(known[at], d.Name)
+	}
+	var problems []*spec.Error
+	for _, d := range docs {
+		for _, ref := range d.References() {
+			names := known[d.Namespace+"/"+ref.Kind]
+			if slices.Contains(names, ref.Name) {
+				continue
+			}
+			message := fmt.Sprintf("%s %q is not in these files", ref.Kind, ref.Name)
+			if near := spec.Nearest(ref.Name, names); near != "" {
+				message += fmt.Sprintf("; did you mean %q?", near)
+			}
+			problems = append(problems, &spec.Error{File: d.File, Line: ref.Line, Column: ref.Column, Field: ref.Field, Message: message})
+		}
+	}
+	return problems
+}
+
+func printValidated(w io.Writer, docs []spec.Document, problems []*spec.Error) error {
+	out := validated{Valid: len(problems) == 0, Definitions: []validDoc{}, Problems: []client.Place{}}
+	for _, d := range docs {
+		out.Definitions = append(out.Definitions, validDoc{d.Kind, d.Name, d.Namespace, d.File, d.Line, string(d.Digest)})
+	}
+	for _, p := range problems {
+		out.Problems = append(out.Problems, client.Place{Field: p.Field, Message: p.Message, File: p.File, Line: p.Line, Column: p.Column})
+	}
+	return printJSON(w, out)
+}
+
+func showValidated(w io.Writer, docs []spec.Document, problems []*spec.Error) error {
+	for _, p := range problems {
+		fmt.Fprintln(w, clean(p.Error()))
+	}
+	if len(problems) > 0 {
+		return nil
+	}
+	rows := make([][]string, 0, len(docs))
+	for _, d := range docs {
+		rows = append(rows, []string{d.Kind + "/" + d.Name, fmt.Sprintf("%s:%d", d.File, d.Line), shortDigest(string(d.Digest))})
+	}
+	if err := table(w, []string{"DEFINITION", "WHERE", "DIGEST"}, rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "valid: %d %s\n", len(docs), plural(len(docs), "definition"))
+	return err
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
+}
