@@ -64,9 +64,9 @@ func hookValues(r Request, event Event) (map[string]json.RawMessage, error) {
 	return map[string]json.RawMessage{"body": event.Body, "headers": headers, "query": query}, nil
 }
 
-// passes asks the webhook's filter. What it cannot decide passes: an event that
-// starts a run too many is seen, one that starts none is not.
-func (s *Service) passes(ctx context.Context, def Webhook, values map[string]json.RawMessage) bool {
+// passes asks the webhook's filter. What it cannot decide passes, and a says so:
+// an event that starts a run too many is seen, one that starts none is not.
+func (s *Service) passes(ctx context.Context, def Webhook, values map[string]json.RawMessage, a *Attempt) bool {
 	if def.Filter == nil {
 		return true
 	}
@@ -74,6 +74,7 @@ func (s *Service) passes(ctx context.Context, def Webhook, values map[string]jso
 	if err != nil {
 		s.log.WarnContext(ctx, "filter of a webhook could not be decided; the run starts", telemetry.KeyNamespace, def.Namespace,
 			"webhook", def.Name, telemetry.KeyErr, err)
+		a.Detail = keptText("the filter could not be decided, so the run started: "+err.Error(), maxKeptDetail)
 		return true
 	}
 	return pass
@@ -82,10 +83,13 @@ func (s *Service) passes(ctx context.Context, def Webhook, values map[string]jso
 // admit takes a verified event, also a replayed one; of a list each item, unless
 // the webhook wants it whole.
 func (s *Service) admit(ctx context.Context, def Webhook, r Request, event Event, a *Attempt) (HookAnswer, error) {
+	if a.ReplayOf != "" {
+		def.Limits = Limits{} // a person asked for it
+	}
 	if event.Items != nil && def.Batch == spec.BatchItem {
 		return s.admitItems(ctx, def, r, event, a)
 	}
-	answer, key, err := s.admitOne(ctx, def, r, event, a, nil)
+	answer, key, err := s.admitOne(ctx, def, r, event, a, a, a.rekey)
 	answer.Thanks = event.Thanks
 	switch {
 	case answer.Filtered:
@@ -96,23 +100,22 @@ func (s *Service) admit(ctx context.Context, def Webhook, r Request, event Event
 	return answer, err
 }
 
-// admitOne filters, maps and accepts one event. log, when set, is logged with
-// the delivery; rekey changes its key.
-func (s *Service) admitOne(ctx context.Context, def Webhook, r Request, event Event, log *Attempt, rekey func(string) string) (HookAnswer, string, error) {
+// admitOne filters, maps and accepts one event of a request. with, when set, is
+// the entry that is logged by the delivery's own statement; rekey, when set,
+// changes the key, which is returned.
+func (s *Service) admitOne(ctx context.Context, def Webhook, r Request, event Event, a, with *Attempt, rekey func(string) string) (HookAnswer, string, error) {
 	values, err := hookValues(r, event)
 	if err != nil {
 		return HookAnswer{}, "", err
 	}
-	if !s.passes(ctx, def, values) {
+	if !s.passes(ctx, def, values, a) {
 		return HookAnswer{Filtered: true}, "", nil
 	}
 	st, err := mapWebhook(def, r, event, values)
 	if err != nil {
 		return HookAnswer{}, "", err
 	}
-	if log != nil {
-		st.Attempt, rekey = log, log.rekey
-	}
+	st.Attempt = with
 	if rekey != nil {
 		st.Key = rekey(st.Key)
 	}
@@ -127,23 +130,22 @@ func (s *Service) admitOne(ctx context.Context, def Webhook, r Request, event Ev
 func (s *Service) admitItems(ctx context.Context, def Webhook, r Request, event Event, a *Attempt) (HookAnswer, error) {
 	all := HookAnswer{Items: []HookAnswer{}, Thanks: event.Thanks}
 	var refusal *Refusal
-	refused := 0
 	for i, item := range event.Items {
-		answer, _, err := s.admitOne(ctx, def, r, item, nil, a.rekeyItem(i))
-		if err != nil {
-			r, ok := AsRefusal(err)
-			if !ok {
-				return HookAnswer{}, fmt.Errorf("item %d of %d: %w", i, len(event.Items), err)
-			}
-			if refused++; refusal == nil {
-				refusal = r.at(i)
-			}
-			if r.After > 0 {
-				break // the limit holds for the rest too
-			}
+		answer, _, err := s.admitOne(ctx, def, r, item, a, nil, a.rekeyItem(i))
+		if err == nil {
+			all.Items = append(all.Items, answer)
 			continue
 		}
-		all.Items = append(all.Items, answer)
+		why, refused := AsRefusal(err)
+		if !refused {
+			return HookAnswer{}, fmt.Errorf("item %d of %d: %w", i, len(event.Items), err)
+		}
+		if refusal == nil {
+			refusal = why.at(i)
+		}
+		if why.After > 0 {
+			break // the limit holds for the rest too
+		}
 	}
 	if refusal != nil {
 		refusal.Message = fmt.Sprintf("%d of %d items were taken; %s", len(all.Items), len(event.Items), refusal.Message)

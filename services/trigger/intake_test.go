@@ -342,6 +342,9 @@ func TestHook_Filter(t *testing.T) {
 	if n := w.count(t, "trigger.attempts WHERE outcome = 'filtered' AND reason = 'filter'"); n != 4 {
 		t.Errorf("%d filtered requests in the log, want 4", n)
 	}
+	if n := w.count(t, "trigger.attempts WHERE outcome = 'accepted' AND detail LIKE 'the filter could not be decided%'"); n != 3 {
+		t.Errorf("%d requests in the log whose filter could not be decided, want 3", n)
+	}
 }
 
 const hubspotURL = "https://hooks.example.com/p"

@@ -72,6 +72,14 @@ func TestHook_RateLimit(t *testing.T) {
 	if took := time.Since(began); took < 1500*time.Millisecond {
 		t.Errorf("the bucket had one more after %s, want about 2 s", took)
 	}
+	// A person who replays what was refused need not wait.
+	var refused string
+	if err := w.db.Pool.QueryRow(t.Context(), `SELECT min(attempt_id::text) FROM trigger.attempts WHERE reason = 'rate_limited'`).Scan(&refused); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := a.svc.Replay(t.Context(), trigger.DeliveryID(refused), trigger.Replay{Namespace: "default", Principal: "test"}); err != nil || again.Accepted.RunID == "" {
+		t.Errorf("replay of what was refused: %+v, %v", again, err)
+	}
 	if other := a.post("/hooks/keyed", `{"event":{"channel":"a","ts":"b"}}`); other.status != http.StatusAccepted {
 		t.Errorf("a webhook without a limit: %d", other.status)
 	}
