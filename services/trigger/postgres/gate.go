@@ -23,7 +23,7 @@ INSERT INTO trigger.gates AS g (namespace, webhook, tokens)
 VALUES ($1, $2, $3::float8)
 ON CONFLICT (namespace, webhook) DO UPDATE
 SET tokens = least($3::float8, g.tokens + greatest(0, extract(epoch FROM clock_timestamp() - g.refilled_at)::float8) * $4::float8 / 60),
-    refilled_at = greatest(g.refilled_at, clock_timestamp())
+    refilled_at = clock_timestamp()
 RETURNING tokens`
 
 const takeToken = `

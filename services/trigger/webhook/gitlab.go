@@ -53,7 +53,7 @@ func (GitLab) Verify(r trigger.Request, c trigger.Check) error {
 // Event implements trigger.Provider. Hooks that were set off by another hook
 // share an event UUID, so the body tells them apart where there is no key.
 func (GitLab) Event(r trigger.Request, _ trigger.Check) (trigger.Event, error) {
-	id := firstOf(r.Header.Get("Idempotency-Key"), standardHeader(r, "id"))
+	id := firstOf(standardHeader(r, "id"), r.Header.Get("Idempotency-Key")) // equal, and only the first is signed
 	if uuid := r.Header.Get("X-Gitlab-Event-UUID"); id == "" && uuid != "" {
 		id = uuid + "/" + string(events.DigestOf(r.Body))
 	}
