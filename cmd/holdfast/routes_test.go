@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,9 +155,20 @@ func TestOpenAPI_CoversAllDoors(t *testing.T) {
 	t.Parallel()
 	resp := send(t, http.MethodGet, edge(t, nil).URL+openAPIPath, "")
 	text := read(t, resp.Body)
+	type operation struct {
+		OperationID string `json:"operationId"`
+		Summary     string
+		Role        string `json:"x-holdfast-role"`
+		Security    []map[string][]string
+		Parameters  []struct {
+			Name, In string
+			Required bool
+		}
+		Responses map[string]struct{ Content map[string]any }
+	}
 	var doc struct {
 		OpenAPI    string
-		Paths      map[string]map[string]any
+		Paths      map[string]map[string]operation
 		Components struct{ Schemas map[string]any }
 	}
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
@@ -165,10 +177,55 @@ func TestOpenAPI_CoversAllDoors(t *testing.T) {
 	if !strings.HasPrefix(doc.OpenAPI, "3.1") {
 		t.Errorf("openapi %q", doc.OpenAPI)
 	}
+	// Every route of every service but pages and the document itself: streams and
+	// signed doors, too.
+	described := 0
+	ids := map[string]string{}
 	for name, d := range emptyDoors(nil) {
-		for path := range d.OpenAPI().Paths {
-			if doc.Paths[path] == nil {
-				t.Errorf("path %s of %s is missing", path, name)
+		for _, r := range d.Routes() {
+			if r.Pattern == openAPIPath || r.Pattern == "/{$}" || strings.HasPrefix(r.Pattern, "/ui/") {
+				continue
+			}
+			op := doc.Paths[r.Pattern][strings.ToLower(r.Method)]
+			if op.OperationID == "" || op.Summary == "" || len(op.Responses) < 2 {
+				t.Errorf("%s %s of %s is described as %+v", r.Method, r.Pattern, name, op)
+				continue
+			}
+			described++
+			if other, twice := ids[op.OperationID]; twice {
+				t.Errorf("%s and %s %s are both named %s", other, r.Method, r.Pattern, op.OperationID)
+			}
+			ids[op.OperationID] = r.Method + " " + r.Pattern
+			if public := r.Role == door.Public; public == (op.Role != "") || public == (len(op.Security) > 0) {
+				t.Errorf("%s %s is for %s and described for %q with %v", r.Method, r.Pattern, r.Role, op.Role, op.Security)
+			}
+			var inPath []string
+			for _, p := range op.Parameters {
+				if p.In == "path" && p.Required {
+					inPath = append(inPath, "{"+p.Name+"}")
+				}
+			}
+			want := parameter.FindAllString(r.Pattern, -1)
+			slices.Sort(inPath)
+			slices.Sort(want)
+			if !slices.Equal(want, inPath) {
+				t.Errorf("%s %s has the parameters %v, described are %v", r.Method, r.Pattern, want, inPath)
+			}
+		}
+	}
+	if described < 30 {
+		t.Errorf("only %d routes", described)
+	}
+	for _, stream := range []string{"/v1/runs/{id}/events", "/v1/events"} {
+		if _, ok := doc.Paths[stream]["get"].Responses["200"].Content["text/event-stream"]; !ok {
+			t.Errorf("%s is not described as a stream", stream)
+		}
+	}
+	start := doc.Paths["/v1/agents/{name}/runs"]["post"]
+	for status, kinds := range map[string][]string{"200": {"application/json", "text/event-stream"}, "202": {"application/json"}, "default": {"application/problem+json"}} {
+		for _, kind := range kinds {
+			if _, ok := start.Responses[status].Content[kind]; !ok {
+				t.Errorf("a start's %s is not described as %s", status, kind)
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/follow"
@@ -14,8 +16,24 @@ import (
 )
 
 func (a *api) streams() {
-	a.door.Raw("GET /v1/runs/{id}/events", authn.Viewer, http.HandlerFunc(a.runEvents))
-	a.door.Raw("GET /v1/events", authn.Viewer, http.HandlerFunc(a.events))
+	last := door.HeaderText("Last-Event-ID", "id of the last event that was seen: the stream goes on after it")
+	after := door.QueryText("after", "as Last-Event-ID, which counts more")
+	a.door.RawOperation(huma.Operation{
+		OperationID: "stream-run", Method: http.MethodGet, Path: "/v1/runs/{id}/events", Summary: "Follow one run's events", Tags: []string{"runs"},
+		Description: "Every event after Last-Event-ID, then new ones as they happen, once each and in order. The stream ends after the run's end.",
+		Parameters:  []*huma.Param{door.PathText("id", "of the run"), last, after},
+		Responses: map[string]*huma.Response{
+			"200": door.EventStream("id = the event's number in the run, data = the event; \"event: end\" with run_id and status is last"),
+		},
+	}, authn.Viewer, http.HandlerFunc(a.runEvents))
+	a.door.RawOperation(huma.Operation{
+		OperationID: "stream-events", Method: http.MethodGet, Path: "/v1/events", Summary: "Follow everything that happens in the namespace", Tags: []string{"system"},
+		Description: "CloudEvents, each at least once. Without Last-Event-ID from now on. Bodies of more than 64 KiB are left out and counted in elided_bytes.",
+		Parameters:  []*huma.Param{last, after},
+		Responses: map[string]*huma.Response{
+			"200": door.EventStream("id = a place in the stream, data = a CloudEvent; \"event: resync\" says that older events are gone"),
+		},
+	}, authn.Viewer, http.HandlerFunc(a.events))
 }
 
 // runEvents streams one run: every event after Last-Event-ID (or ?after=), then
