@@ -21,6 +21,13 @@ import (
 func serve(t *testing.T, d *door.Door) *door.Server {
 	t.Helper()
 	s := door.NewServer("127.0.0.1:0", d.Handler())
+	run(t, s)
+	return s
+}
+
+// run serves until t ends.
+func run(t *testing.T, s *door.Server) {
+	t.Helper()
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +45,6 @@ func serve(t *testing.T, d *door.Door) *door.Server {
 			t.Errorf("run: %v", err)
 		}
 	})
-	return s
 }
 
 // TestCaseA09_SlowBody sends a body one byte at a time: the request ends at the

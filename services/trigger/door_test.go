@@ -22,7 +22,10 @@ func TestDoor_RolesOfEveryRoute(t *testing.T) {
 		"POST /hooks/{name}": door.Public, "POST /hooks/{namespace}/{name}": door.Public,
 		"POST /v1/agents/{name}/runs": authn.Operator, "POST /v1/flows/{name}/runs": authn.Operator,
 		"GET /v1/schedules": authn.Viewer, "GET /v1/schedules/{name}": authn.Viewer, "POST /v1/schedules/{name}/trigger": authn.Operator,
-		"GET /v1/deliveries": authn.Viewer, "GET /v1/deliveries/{id}": authn.Viewer,
+		"GET /v1/schedules/{name}/history": authn.Viewer, "GET /v1/schedules/{name}/next": authn.Viewer,
+		"POST /v1/schedules/{name}/pause": authn.Operator, "POST /v1/schedules/{name}/resume": authn.Operator,
+		"POST /v1/schedules/{name}/backfill": authn.Operator,
+		"GET /v1/deliveries":                 authn.Viewer, "GET /v1/deliveries/{id}": authn.Viewer,
 		"POST /v1/deliveries/{id}/replay": authn.Operator, "POST /v1/deliveries/replay": authn.Operator,
 		"POST /v1/webhooks/{name}/test": authn.Operator,
 	}

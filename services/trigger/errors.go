@@ -48,7 +48,6 @@ const (
 	CodeStale           = "stale_signature"
 	CodeTooLarge        = "body_too_large"
 	CodeUnknownDelivery = "unknown_delivery"
-	CodeIncomplete      = "incomplete_body"
 	CodeNoReplay        = "not_replayable"
 	CodeNoTest          = "no_test_send"
 )

@@ -134,6 +134,9 @@ func (s *Service) replay(ctx context.Context, old Attempt, how Replay) (Replayed
 	}
 	s.Log(ctx, a, told)
 	out := Replayed{Of: old.ID, ID: a.ID, Outcome: a.Outcome, Reason: a.Reason, Detail: a.Detail, Accepted: answer.Accepted}
+	if out.Accepted.RunID == "" { // of a list, the first one's
+		out.Accepted.RunID, out.Accepted.DeliveryID = a.RunID, a.DeliveryID
+	}
 	if refused {
 		out.Places = refusal.Places
 	}

@@ -26,7 +26,6 @@ var statuses = map[string]int{
 	trigger.CodeMediaType:       http.StatusUnsupportedMediaType,
 	trigger.CodeSignature:       http.StatusUnauthorized,
 	trigger.CodeStale:           http.StatusUnauthorized,
-	trigger.CodeIncomplete:      http.StatusBadRequest,
 	trigger.CodeRateLimited:     http.StatusTooManyRequests,
 	trigger.CodeInFlight:        http.StatusTooManyRequests,
 	trigger.CodeTooLarge:        http.StatusRequestEntityTooLarge,
