@@ -255,9 +255,15 @@ func (r *replica) send(method, path string, body []byte, header ...string) answe
 		return answer{}
 	}
 	defer res.Body.Close()
+	return readAnswer(r.t, res)
+}
+
+func readAnswer(t *testing.T, res *http.Response) answer {
+	t.Helper()
 	a := answer{status: res.StatusCode, header: res.Header}
+	var err error
 	if a.body, err = io.ReadAll(res.Body); err != nil {
-		r.t.Error(err)
+		t.Error(err)
 	}
 	_ = json.Unmarshal(a.body, &a) // not every answer is an object
 	return a
