@@ -46,7 +46,7 @@ spec:
 }
 
 func badInputIsRefused(t *testing.T, d *deployment) {
-	large := `{"input":{"job":"large","do":[],"x":"` + strings.Repeat("x", 2<<20) + `"}}`
+	large := `{"input":{"job":"large","do":[],"x":"` + strings.Repeat("x", 26<<20) + `"}}`
 	huge := `{"documents":[{"file":"x","text":"` + strings.Repeat("#", 20<<20) + `"}]}`
 	for name, tc := range map[string]struct {
 		path, body string

@@ -25,6 +25,7 @@ spec:
     properties:
       job: {type: string, pattern: "^[a-z0-9-]+$"}
       do: {type: array, items: {enum: [read, order, pay, send]}}
+      note: {}
     required: [job, do]
     additionalProperties: false
   tools: [read, order, pay, send]

@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-run/holdfast/pkg/client"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// finished is the answer to a start that waited.
+type finished struct {
+	client.Started
+	Output json.RawMessage `json:"output"`
+}
+
+func startWaitsForTheEnd(t *testing.T, d *deployment) {
+	j := job{Job: "waits", Do: []string{"read", "pay"}}
+	body := []byte(`{"input":` + string(j.input()) + `}`)
+	headers := map[string]string{"Idempotency-Key": "waits", "Prefer": "wait=30"}
+	a := d.send(t, http.MethodPost, "/v1/agents/clerk/runs", d.token, body, headers)
+	var f finished
+	a.into(t, &f)
+	if a.status != http.StatusOK || f.Status != events.StatusCompleted || a.header.Get("Location") != "/v1/runs/"+string(f.RunID) {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	d.finished(t, f.RunID, j, 0)
+	if r := d.runOf(t, f.RunID, events.StatusCompleted); string(r.Output) != string(f.Output) {
+		t.Errorf("the answer has the output %s, the run %s", f.Output, r.Output)
+	}
+	again := d.send(t, http.MethodPost, "/v1/agents/clerk/runs", d.token, body, headers)
+	if again.status != http.StatusOK || again.header.Get("Idempotency-Replayed") != "true" || string(again.body) != string(a.body) {
+		t.Errorf("the repeat: %d %s, first %s", again.status, again.body, a.body)
+	}
+	// A run that needs a person takes longer: 202, and it goes on.
+	slow := job{Job: "waits-for-a-person", Do: []string{"order"}}
+	s := accepted(t, d.send(t, http.MethodPost, "/v1/agents/clerk/runs?wait=1", d.token, []byte(`{"input":`+string(slow.input())+`}`), nil))
+	question := d.approval(t, s.RunID, events.ApprovalAction)
+	if _, err := d.approver.Decide(t.Context(), question.ApprovalID, client.Decision{Decision: "approve", Digest: question.Digest}); err != nil {
+		t.Fatal(err)
+	}
+	d.finished(t, s.RunID, slow, 0)
+}
+
+func startStreamsTheRun(t *testing.T, d *deployment) {
+	j := job{Job: "streams", Do: []string{"read", "pay"}}
+	a := d.send(t, http.MethodPost, "/v1/agents/clerk/runs", d.token, []byte(`{"input":`+string(j.input())+`}`), map[string]string{"Accept": "text/event-stream"})
+	id := events.RunID(a.header.Get("Holdfast-Run-Id"))
+	if a.status != http.StatusOK || !id.Valid() || a.header.Get("Location") != "/v1/runs/"+string(id) || a.header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%d %v %s", a.status, a.header, a.body)
+	}
+	d.finished(t, id, j, 0)
+	// The same as the run's own stream tells, from the first event to the end.
+	own := d.send(t, http.MethodGet, "/v1/runs/"+string(id)+"/events", d.token, nil, nil)
+	if diff := cmp.Diff(withoutBeats(own.body), withoutBeats(a.body)); diff != "" {
+		t.Errorf("(-GET +POST):\n%s", diff)
+	}
+	if text := string(a.body); !strings.Contains(text, "id: 1\n") || !strings.Contains(text, "event: end\n") || !strings.Contains(text, `"kind":"run_completed"`) {
+		t.Errorf("the stream is\n%s", text)
+	}
+}
+
+func withoutBeats(stream []byte) string { return strings.ReplaceAll(string(stream), ": beat\n\n", "") }
+
+// largeInputArrivesWhole follows an input of 5 MiB, with numbers that no float
+// holds, from the door to the model, the journal, the run and the events.
+func largeInputArrivesWhole(t *testing.T, d *deployment) {
+	const exact = `{"a":8202522731445525542,"b":9007199254740993,"c":0.1,"d":12345678901234567890.123,"e":1e400,"f":-0,"look":"x\\u0000y"}`
+	note := `[` + exact + `,"` + strings.Repeat("0123456789abcdef", 5<<16) + `"]`
+	j := job{Job: "large", Do: []string{"pay"}}
+	input := `{"job":"large","do":["pay"],"note":` + note + `}`
+	first := d.out.hold(t, j.Job, 0)
+	var id events.RunID
+	{
+		a := d.send(t, http.MethodPost, "/v1/agents/clerk/runs", d.token, []byte(`{"input":`+input+`}`), nil)
+		id = accepted(t, a).RunID
+	}
+	if prompt := first.wait(t).Request.FirstText(); !strings.Contains(prompt, input) {
+		t.Errorf("the model reads %d bytes, the input has %d", len(prompt), len(input))
+	}
+	first.release()
+	d.finished(t, id, j, 0)
+	if r := d.runOf(t, id, events.StatusCompleted); string(r.Input) != input {
+		t.Errorf("the run shows %d bytes of input, sent were %d", len(r.Input), len(input))
+	}
+	for name, path := range map[string]string{"journal": "/journal?limit=1", "stream": "/events"} {
+		if a := d.send(t, http.MethodGet, "/v1/runs/"+string(id)+path, d.token, nil, nil); !strings.Contains(string(a.body), `"input":`+input) {
+			t.Errorf("the %s of %d bytes does not have the input as it was sent", name, len(a.body))
+		}
+	}
+	if n := d.count(t, `SELECT count(*) FROM blob.blobs b JOIN trigger.v_deliveries d ON b.scope = 'delivery:' || d.delivery_id WHERE d.run_id = $1`, string(id)); n != 1 {
+		t.Errorf("%d blobs of the start, want 1", n)
+	}
+}
