@@ -27,6 +27,7 @@ type Version struct {
 type Catalog struct {
 	pool *pgxpool.Pool
 	seen *cache
+	asks flights
 }
 
 // New reads through pool, whose role must be granted the catalog's views.
@@ -41,8 +42,11 @@ JOIN catalog.v_versions v USING (namespace, kind, name, digest)
 WHERE c.namespace = $1 AND c.kind = $2 AND c.name = $3`
 
 // Current returns what a name means now. ErrNotFound when it means nothing.
+// Callers who ask at the same time share a query, which begins after they asked.
 func (c *Catalog) Current(ctx context.Context, namespace, kind, name string) (Version, error) {
-	e, err := c.read(ctx, namespace, kind, fmt.Sprintf("%s %q", kind, name), queryCurrent, namespace, kind, name)
+	e, err := c.asks.do(ctx, asked{namespace, kind, name}, func(ctx context.Context) (*entry, error) {
+		return c.read(ctx, namespace, kind, fmt.Sprintf("%s %q", kind, name), queryCurrent, namespace, kind, name)
+	})
 	if err != nil {
 		return Version{}, err
 	}
