@@ -16,5 +16,6 @@
 // the only clock.
 //
 // It knows nothing of what a run does, and reads no table of another service:
-// definitions come from the catalog's views, landed starts from runner.v_landed.
+// definitions come from the catalog's views, landed starts from runner.v_landed,
+// and what a start's caller waits for from the views of runs that the API started.
 package trigger
