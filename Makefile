@@ -49,7 +49,8 @@ demo-broken: setup-run ## the same with a broken ledger: it must report duplicat
 	./$(BIN)-broken demo $(DEMOFLAGS)
 
 .PHONY: soak
-soak: build ## the demo with SEEDS=20 seeds in a row
+soak: build ## the demo with SEEDS=20 seeds in a row, and the lab of fires with hundreds of kills
+	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseB02_ExactlyOnceUnderKills ./services/trigger
 	@for seed in $$(seq 1 $(SEEDS)); do ./$(BIN) demo --seed $$seed $(DEMOFLAGS) || { echo "seed $$seed failed; again with: $(BIN) demo --seed $$seed"; exit 1; }; done
 
 .PHONY: test

@@ -21,7 +21,7 @@ type DataCommands struct {
 	Approvals  ApprovalsCmd  `cmd:"" group:"work" help:"See what waits for a person, and decide it."`
 	Effects    EffectsCmd    `cmd:"" group:"work" help:"Read the ledger of side effects and settle doubts."`
 	Events     EventsCmd     `cmd:"" group:"work" help:"Follow everything that happens, as it happens."`
-	Schedules  SchedulesCmd  `cmd:"" group:"work" help:"See schedules and start one now."`
+	Schedules  SchedulesCmd  `cmd:"" group:"work" help:"See, pause, start and backfill schedules."`
 	Deliveries DeliveriesCmd `cmd:"" group:"work" help:"See what came in, also what was rejected, and replay it."`
 	Webhooks   WebhooksCmd   `cmd:"" group:"work" help:"Try a webhook with a request that is signed as its sender signs."`
 	Tokens     TokensCmd     `cmd:"" group:"work" help:"Create, list and revoke tokens."`
