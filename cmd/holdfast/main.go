@@ -28,6 +28,7 @@ type CLI struct {
 
 	Dev     DevCmd     `cmd:"" group:"run" help:"Run everything in one process, with its own NATS and Postgres. Start here."`
 	Demo    DemoCmd    `cmd:"" group:"run" help:"Run the competitor monitor with 30 shops, kill things, and report."`
+	Bench   BenchCmd   `cmd:"" group:"run" help:"Measure it on this machine, beside the machine's own limits."`
 	Serve   ServeCmd   `cmd:"" group:"run" help:"Run one or more services against given servers."`
 	Migrate MigrateCmd `cmd:"" group:"run" help:"Bring the database to this version."`
 	Ready   ReadyCmd   `cmd:"" group:"run" help:"Ask a process whether it is ready; a health check."`

@@ -68,6 +68,9 @@ var rules = map[string]rule{
 	// The demo is a program of its own: it sees the product from outside.
 	"internal/demo": {may: plus(kit, "pkg/", "internal/scriptmodel", "internal/dirlock", "internal/pgdev", "internal/natsdev"), libs: []string{pgx}},
 
+	// The bench starts the product as a process; what it compares with is its own.
+	"internal/bench": {may: plus(kit, "pkg/", "internal/pg", "internal/pgdev", "internal/natsdev"), libs: []string{pgx}},
+
 	"services/trigger":         domain(),
 	"services/trigger/webhook": adapter("trigger", nil),
 	"services/trigger/cron":    adapter("trigger", nil),

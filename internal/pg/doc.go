@@ -1,6 +1,6 @@
 // Package pg is how every service reaches Postgres: the pool, the transaction
-// helper, retries, the migrator, the heartbeat of a worker and the relay that
-// announces rows on the bus.
+// helper, retries, group commit, the migrator, the heartbeat of a worker and the
+// relay that announces rows on the bus.
 //
 // It keeps no session state on the run path and works through PgBouncer in
 // transaction mode. Migrations and the heartbeat want a direct connection;

@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+)
+
+// Goals of intake, on any machine.
+const (
+	goalShare = 0.5 // of the group-commit limit, with 64 senders
+	goalP99   = 50  // ms
+)
+
+// Report is one run: what was measured beside the limits of the same run.
+type Report struct {
+	CPUs     int           `json:"cpus"`
+	Postgres int           `json:"postgres"`
+	Duration time.Duration `json:"duration_ns"`
+	Limits   Limits        `json:"limits"`
+	Intake   []IntakeRow   `json:"intake"`
+	// MeetsGoal is nil when 64 senders were not measured.
+	MeetsGoal *bool `json:"meets_goal,omitempty"`
+}
+
+// Limits are what the machine does without Holdfast, on the same servers.
+type Limits struct {
+	SingleFew  Row `json:"single_1"`  // one small row per commit, one client
+	SingleMany Row `json:"single_64"` // the same, 64 clients on 64 connections
+	Group      Row `json:"group_64"`  // one small row through a bare group commit, 64 clients
+	HTTP       Row `json:"http_64"`   // the same requests, answered without any work
+}
+
+// Row is one measurement.
+type Row struct {
+	Clients   int     `json:"clients"`
+	PerSecond float64 `json:"per_second"`
+	P50Ms     float64 `json:"p50_ms"`
+	P99Ms     float64 `json:"p99_ms"`
+}
+
+// IntakeRow is one level of senders. What a start costs includes its
+// announcement on NATS.
+type IntakeRow struct {
+	Row
+	CommitsPerStart float64 `json:"commits_per_start"`   // transactions that wrote
+	WALBytes        float64 `json:"wal_bytes_per_start"` // of the write-ahead log
+	OfSingle        float64 `json:"of_single"`           // of single-row commits/s, by as many clients where that was measured
+	OfGroup         float64 `json:"of_group"`            // of the group-commit limit
+	OfHTTP          float64 `json:"of_http"`             // of requests/s without any work
+}
+
+func intakeRow(senders int, s sample, before, after counters) IntakeRow {
+	n := float64(max(len(s.took), 1))
+	return IntakeRow{
+		Row:             s.row(senders),
+		CommitsPerStart: float64(after.commits-before.commits) / n,
+		WALBytes:        float64(after.wal-before.wal) / n,
+	}
+}
+
+// judge computes the ratios.
+func (r *Report) judge() {
+	for i := range r.Intake {
+		row := &r.Intake[i]
+		single := r.Limits.SingleMany
+		if row.Clients == few {
+			single = r.Limits.SingleFew
+		}
+		row.OfSingle = row.PerSecond / single.PerSecond
+		row.OfGroup = row.PerSecond / r.Limits.Group.PerSecond
+		row.OfHTTP = row.PerSecond / r.Limits.HTTP.PerSecond
+		if row.Clients == many {
+			meets := row.OfGroup >= goalShare && row.P99Ms < goalP99
+			r.MeetsGoal = &meets
+		}
+	}
+}
+
+// Print writes the report for people.
+func (r *Report) Print(w io.Writer) error {
+	fmt.Fprintf(w, "%d CPUs, PostgreSQL %d with fsync; servers, door and senders share the machine; %s a row\n\n", r.CPUs, r.Postgres, r.Duration)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "limits of this run\tclients\tper second\tp50 ms\tp99 ms\t\n")
+	for _, l := range []struct {
+		name string
+		row  Row
+	}{
+		{"one row per commit", r.Limits.SingleFew},
+		{"one row per commit", r.Limits.SingleMany},
+		{"group commit of one row", r.Limits.Group},
+		{"HTTP answered without work", r.Limits.HTTP},
+	} {
+		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.2f\t%.2f\t\n", l.name, l.row.Clients, l.row.PerSecond, l.row.P50Ms, l.row.P99Ms)
+	}
+	fmt.Fprintf(t, "\t\t\t\t\t\nwebhooks accepted\tsenders\tper second\tp50 ms\tp99 ms\tof single\tof group\tof HTTP\tcommits/start\tWAL B/start\t\n")
+	for _, i := range r.Intake {
+		fmt.Fprintf(t, "signed, stored, answered 202\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t\n",
+			i.Clients, i.PerSecond, i.P50Ms, i.P99Ms, i.OfSingle, i.OfGroup, i.OfHTTP, i.CommitsPerStart, i.WALBytes)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if r.MeetsGoal != nil {
+		verdict := "missed"
+		if *r.MeetsGoal {
+			verdict = "met"
+		}
+		_, err := fmt.Fprintf(w, "\ngoal, %d senders: at least %.2f of the group-commit limit and p99 under %d ms: %s\n", many, goalShare, goalP99, verdict)
+		return err
+	}
+	return nil
+}
