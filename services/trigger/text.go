@@ -6,8 +6,6 @@ import (
 	"errors"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
 // CheckJSON refuses what a later hop cannot carry unchanged: what is not one JSON
@@ -29,9 +27,8 @@ func CheckJSON(what string, raw json.RawMessage) error {
 		}
 		return Refuse(CodeInvalidJSON, "%s: %w; send one JSON value", what, err)
 	}
-	if _, err := events.Canonical(raw); err != nil {
-		reason := strings.TrimPrefix(err.Error(), events.ErrCanonical.Error()+": ")
-		return Refuse(CodeInvalidText, "%s: %s; this cannot be carried unchanged, so it is refused", what, reason)
+	if err := scanJSON(raw); err != nil {
+		return Refuse(CodeInvalidText, "%s: %w; this cannot be carried unchanged, so it is refused", what, err)
 	}
 	return nil
 }
