@@ -39,6 +39,7 @@ func openDoor(ctx context.Context, c Config, dir string, database, nats config.S
 	defer log.Close() // the child has its own descriptor
 	d.cmd = exec.Command(c.Binary, "serve", "trigger", "--listen", ports[0], "--health-listen", ports[1])
 	d.cmd.Env = append(withoutSettings(c.Env), "HOLDFAST_DATABASE_URL="+database.Reveal(), "HOLDFAST_NATS_URL="+nats.Reveal(), SecretEnv+"="+secret)
+	d.cmd.Args[0] = "holdfast" // whatever its file is called
 	d.cmd.Stdout, d.cmd.Stderr, d.cmd.SysProcAttr = log, log, processAttributes()
 	started := make(chan error)
 	go func() {
