@@ -78,10 +78,9 @@ type Attempt struct {
 	Principal  string     // who replayed
 	Count      int64      // how many requests the entry stands for; 0 means one
 
-	began    time.Time
-	request  Request
-	verified bool
-	stored   bool // it is in the log
+	began   time.Time
+	request Request
+	stored  bool // it is in the log
 	// rekey, of a replay, changes the key that the mapping gave.
 	rekey func(string) string
 }
@@ -114,7 +113,6 @@ func (a *Attempt) End(outcome, reason string) {
 // believe is called when the request's signature is good: only then its content
 // enters the log.
 func (a *Attempt) believe(hide redaction) {
-	a.verified = true
 	a.Header = redactHeader(a.request.Header, hide)
 	a.Query = redactQuery(a.request.Query, hide)
 	if a.ReplayOf == "" && len(a.request.Body) <= maxKeptBody {

@@ -12,7 +12,8 @@ type Attempts interface {
 	// Attempt returns one entry with its body, ErrNotFound when the namespace has
 	// none.
 	Attempt(ctx context.Context, namespace string, id DeliveryID) (Attempt, error)
-	// ReplayableAttempts lists the entries to replay, oldest first, with bodies.
+	// ReplayableAttempts lists the entries to replay, oldest first, without
+	// bodies.
 	ReplayableAttempts(ctx context.Context, namespace string, f ReplayFilter, limit int) ([]Attempt, error)
 	// SweepAttempts removes at most limit entries older than age, the oldest
 	// first, and returns how many.

@@ -30,7 +30,7 @@ type Secretive interface {
 var secretNames = regexp.MustCompile(`(?i)auth|cookie|token|secret|signature|hmac|passw|credential|session|jwt|csrf|api[-_]?key|access[-_]?key|^key$|^sig$|^code$|^state$`)
 
 // harmless names look like the above and are ids.
-var harmless = []string{"x-twilio-idempotency-token", "i-twilio-idempotency-token"}
+var harmless = []string{"i-twilio-idempotency-token"}
 
 // briefHeaders are kept of a request that was not verified, beside secret ones,
 // whose presence is worth knowing.

@@ -122,7 +122,7 @@ func (s *Service) replay(ctx context.Context, old Attempt, how Replay) (Replayed
 		return Replayed{}, err
 	}
 	a.ReplayOf, a.Principal, a.EventID, a.rekey = old.ID, how.Principal, old.EventID, how.rekey(old.ID)
-	a.Header, a.Query, a.verified = nil, nil, true // they are the original's
+	a.Header, a.Query = nil, nil // they are the original's
 	answer, err := s.admitAgain(ctx, def, provider, r, a)
 	refusal, refused := AsRefusal(err)
 	if err != nil && !refused {

@@ -137,13 +137,3 @@ func (s *Service) ScheduleHistory(ctx context.Context, namespace, name string, b
 	}
 	return list, err
 }
-
-// Delivery returns one accepted start.
-func (s *Service) Delivery(ctx context.Context, namespace string, id DeliveryID) (Delivery, error) {
-	return s.store.Delivery(ctx, namespace, id)
-}
-
-// Deliveries lists accepted starts, newest first.
-func (s *Service) Deliveries(ctx context.Context, namespace string, before DeliveryID, limit int) ([]Delivery, error) {
-	return s.store.Deliveries(ctx, namespace, before, limit)
-}

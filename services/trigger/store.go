@@ -11,9 +11,6 @@ type Store interface {
 	Find(ctx context.Context, namespace string, s Source, key string) (Delivery, error)
 	// Delivery returns one delivery, ErrNotFound when the namespace has none.
 	Delivery(ctx context.Context, namespace string, id DeliveryID) (Delivery, error)
-	// Deliveries lists a namespace's deliveries, newest first, older than before
-	// unless that is empty.
-	Deliveries(ctx context.Context, namespace string, before DeliveryID, limit int) ([]Delivery, error)
 	// Held lists the webhooks that hold deliveries back; Release lets those of
 	// one go.
 	Held(ctx context.Context) ([]HookName, error)

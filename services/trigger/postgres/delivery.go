@@ -159,22 +159,6 @@ func (s *Store) one(ctx context.Context, query string, args ...any) (trigger.Del
 	return d, err
 }
 
-const listDeliveries = `
-SELECT ` + deliveryColumns + `
-FROM trigger.deliveries
-WHERE namespace = $1 AND ($2 = '' OR delivery_id < nullif($2, '')::uuid)
-ORDER BY delivery_id DESC
-LIMIT $3`
-
-// Deliveries implements trigger.Store.
-func (s *Store) Deliveries(ctx context.Context, namespace string, before trigger.DeliveryID, limit int) ([]trigger.Delivery, error) {
-	rows, err := s.pool.Query(ctx, listDeliveries, namespace, string(before), limit)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, scanDelivery)
-}
-
 const listHeld = `
 SELECT DISTINCT namespace, source_name
 FROM trigger.deliveries

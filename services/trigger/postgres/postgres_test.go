@@ -154,7 +154,7 @@ func TestDeliveries_NewestFirstInPages(t *testing.T) {
 	var got []trigger.DeliveryID
 	before := trigger.DeliveryID("")
 	for {
-		page, err := store.Deliveries(t.Context(), "default", before, 2)
+		page, err := store.Entries(t.Context(), "default", trigger.EntryFilter{}, before, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
