@@ -173,7 +173,7 @@ func (p *process) heartbeat(service, worker string, beat **pg.Beat) {
 func (p *process) door(service string, pool *pgxpool.Pool) *door.Door {
 	d := door.New(door.Config{
 		Title: service, Version: buildVersion(), Verifier: authn.NewPostgres(pool), DevPrincipal: p.dev,
-		MaxBody: p.services.MaxBody, SignIn: "/ui/sign-in", Log: p.log.With(telemetry.KeyService, service),
+		MaxBody: p.services.MaxBody, SignIn: "/ui/sign-in", Log: p.log.With(telemetry.KeyService, service), Telemetry: p.telemetry,
 	})
 	p.doors = append(p.doors, d)
 	return d

@@ -143,7 +143,7 @@ func apiStartsOneRun(t *testing.T, d *deployment) {
 }
 
 func scheduleStartsOneRun(t *testing.T, d *deployment) {
-	s, err := d.operator.TriggerSchedule(t.Context(), "nightly")
+	s, err := d.operator.TriggerSchedule(t.Context(), "nightly", "")
 	if err != nil {
 		t.Fatal(err)
 	}
