@@ -123,6 +123,7 @@ func TestConversation(t *testing.T) {
 	if got, want := second.Content[0].Text, "fetch_page=10 EUR;fetch_page=11 EUR"; got != want || second.StopReason != "end_turn" {
 		t.Errorf("text %q (%s), want %q (end_turn)", got, second.StopReason, want)
 	}
+	waitFor(t, func() bool { return b.server.Count("run-1").InFlight == 0 }) // the client may be ahead of the handler
 	want := Count{Requests: 2, Answered: 2}
 	if diff := cmp.Diff(want, b.server.Count("run-1")); diff != "" {
 		t.Errorf("count (-want +got)\n%s", diff)
