@@ -1,11 +1,10 @@
 package webhook
 
 import (
-	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"strconv"
 
+	"github.com/holdfast-run/holdfast/internal/stdwebhooks"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
@@ -42,19 +41,12 @@ func (Standard) Sign(r *trigger.Request, c trigger.Check, id string) error {
 	if len(c.Secrets) == 0 {
 		return errNoSecret
 	}
-	key, public, err := standardKey(c.Secrets[0])
-	switch {
-	case err != nil:
+	key, err := stdwebhooks.ParseKey(c.Secrets[0])
+	if err != nil {
 		return err
-	case public != nil:
-		return errors.New("its first secret is a public key, which cannot sign")
 	}
-	preset(r, "webhook-id", id)
-	at := unix(r)
-	r.Header.Set("webhook-timestamp", at)
-	sig := mac256(key, r.Header.Get("webhook-id"), ".", at, ".", string(r.Body))
-	r.Header.Set("webhook-signature", "v1,"+base64.StdEncoding.EncodeToString(sig))
-	return nil
+	preset(r, stdwebhooks.HeaderID, id)
+	return stdwebhooks.Sign(r.Header, []stdwebhooks.Key{key}, r.Header.Get(stdwebhooks.HeaderID), r.At, r.Body)
 }
 
 // Sign implements trigger.Signer.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/holdfast-run/holdfast/internal/stdwebhooks"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
@@ -60,47 +61,25 @@ func (Standard) Verify(r trigger.Request, c trigger.Check) error {
 			v1a = append(v1a, sig)
 		}
 	}
-	signed := id + "." + at + "." + string(r.Body)
+	signed := stdwebhooks.Signed(id, at, r.Body)
 	verified := false
 	for i, secret := range c.Secrets {
-		key, public, err := standardKey(secret)
+		key, err := stdwebhooks.ParseKey(secret)
 		if err != nil {
 			return fmt.Errorf("secret %d of the webhook: %w", i+1, err)
 		}
-		if public != nil {
+		if key.Public != nil {
 			for _, sig := range v1a {
-				verified = ed25519.Verify(public, []byte(signed), sig) || verified
+				verified = ed25519.Verify(key.Public, signed, sig) || verified
 			}
 			continue
 		}
-		verified = anyEqual([][]byte{mac256(key, signed)}, v1) || verified
+		verified = anyEqual([][]byte{stdwebhooks.MAC(key.HMAC, signed)}, v1) || verified
 	}
 	if !verified {
 		return trigger.ErrSignature
 	}
 	return fresh(r, c, at)
-}
-
-// standardKey decodes a secret: an HMAC key, or a public key when public is not
-// nil. A private key (whsk_) is taken for its public half.
-func standardKey(secret string) (key []byte, public ed25519.PublicKey, err error) {
-	prefix, text := "", secret
-	if i := strings.IndexByte(secret, '_'); i >= 0 {
-		prefix, text = secret[:i+1], secret[i+1:]
-	}
-	raw, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(raw) == 0 {
-		return nil, nil, fmt.Errorf("it is not whsec_ or whpk_ and base64")
-	}
-	switch {
-	case prefix == "whpk_" && len(raw) == ed25519.PublicKeySize:
-		return nil, raw, nil
-	case prefix == "whsk_" && len(raw) == ed25519.PrivateKeySize:
-		return nil, ed25519.PrivateKey(raw).Public().(ed25519.PublicKey), nil
-	case prefix == "whpk_" || prefix == "whsk_":
-		return nil, nil, fmt.Errorf("the key has %d bytes", len(raw))
-	}
-	return raw, nil, nil
 }
 
 // Event implements trigger.Provider.
