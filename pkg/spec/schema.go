@@ -150,14 +150,13 @@ func (d *decoder) schemaProblem(s spot, err error) {
 // Validate returns where value breaks the schema, at most 20 places; none when
 // it is valid. A value that is not canonicalizable JSON is one violation.
 func (x *Schema) Validate(value json.RawMessage) []Violation {
-	canonical, err := events.Canonical(value)
-	if err != nil {
-		return []Violation{{Path: "$", Message: clip(err.Error())}}
-	}
 	if x == nil || x.compiled == nil {
+		if err := events.Check(value); err != nil {
+			return []Violation{{Path: "$", Message: clip(err.Error())}}
+		}
 		return nil
 	}
-	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(canonical))
+	instance, err := events.Value(value)
 	if err != nil {
 		return []Violation{{Path: "$", Message: clip(err.Error())}}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
 // CheckJSON refuses what a later hop cannot carry unchanged: what is not one JSON
@@ -13,6 +15,10 @@ import (
 // exponents beyond 4096 and nesting deeper than 200. What passes keeps its bytes
 // and digits to the end. what names the text in the message: "body", "input".
 func CheckJSON(what string, raw json.RawMessage) error {
+	unfit := events.Check(raw)
+	if unfit == nil {
+		return nil
+	}
 	if !utf8.Valid(raw) {
 		return Refuse(CodeInvalidText, "%s: the text is not valid UTF-8; send UTF-8", what)
 	}
@@ -27,10 +33,7 @@ func CheckJSON(what string, raw json.RawMessage) error {
 		}
 		return Refuse(CodeInvalidJSON, "%s: %w; send one JSON value", what, err)
 	}
-	if err := scanJSON(raw); err != nil {
-		return Refuse(CodeInvalidText, "%s: %w; this cannot be carried unchanged, so it is refused", what, err)
-	}
-	return nil
+	return Refuse(CodeInvalidText, "%s: %w; this cannot be carried unchanged, so it is refused", what, unfit)
 }
 
 // CheckText refuses text that Postgres or a header could not carry.
