@@ -1,0 +1,163 @@
+package tools_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-run/holdfast/internal/egress"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+	"github.com/holdfast-run/holdfast/services/tools"
+	"github.com/holdfast-run/holdfast/services/tools/kind"
+)
+
+const toolYAML = `
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: pay}
+spec:
+  description: pays, at a place that knows no keys
+  input: {type: object}
+  effect: write
+  timeout: 2s
+  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: pay_slow}
+spec:
+  description: pays, and takes its time
+  input: {type: object}
+  effect: write
+  timeout: 60s
+  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: pay_silent}
+spec:
+  description: pays, and nobody is asked
+  input: {type: object}
+  effect: write
+  inDoubt: fail
+  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: pay_key}
+spec:
+  description: pays, at a place that honours keys
+  input: {type: object}
+  effect: write
+  inDoubt: retry
+  timeout: 2s
+  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/honour"}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: refund}
+spec:
+  description: refunds a charge once
+  input: {type: object}
+  effect: write
+  key: "refund/${args.charge}"
+  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: gated}
+spec:
+  description: needs a yes
+  input: {type: object}
+  effect: write
+  approval: always
+  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: look}
+spec:
+  description: reads
+  input: {type: object}
+  effect: read
+  timeout: 2s
+  http: {url: "${env.HOLDFAST_TOOL_OUTSIDE}/look/${args.what}"}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: secretive}
+spec:
+  description: sends a secret and has it echoed
+  input: {type: object}
+  effect: write
+  inDoubt: retry
+  http:
+    method: POST
+    url: "${env.HOLDFAST_TOOL_OUTSIDE}/echo"
+    headers: {Authorization: "Bearer ${secret.token}"}
+    secrets: {token: {env: HOLDFAST_SECRET_CANARY}}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: gone}
+spec:
+  description: nobody listens there
+  input: {type: object}
+  effect: write
+  http: {method: POST, url: "http://127.0.0.1:1/"}
+`
+
+// definitions is what the catalog would hold.
+type definitions struct {
+	byDigest map[events.Digest]*spec.Tool
+	byName   map[string]events.Digest
+}
+
+var _ tools.Definitions = definitions{}
+
+func (d definitions) Tool(_ context.Context, _ string, digest events.Digest) (*spec.Tool, error) {
+	if t, ok := d.byDigest[digest]; ok {
+		return t, nil
+	}
+	return nil, tools.ErrNoDefinition
+}
+
+var defs = sync.OnceValue(func() definitions {
+	docs, err := spec.Parse("tools.yaml", []byte(toolYAML))
+	if err != nil {
+		panic(err)
+	}
+	d := definitions{map[events.Digest]*spec.Tool{}, map[string]events.Digest{}}
+	for _, doc := range docs {
+		d.byDigest[doc.Digest], d.byName[doc.Name] = doc.Tool, doc.Digest
+	}
+	return d
+})
+
+func callOf(t testing.TB, run events.RunID, seq int, tool, args string) events.CallTool {
+	t.Helper()
+	canonical, err := events.Canonical([]byte(args))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, ok := defs().byName[tool]
+	if !ok {
+		t.Fatalf("no tool %s", tool)
+	}
+	id := events.NewCallID(run, int64(seq), 0)
+	return events.CallTool{
+		CallID: id, RunID: run, Namespace: "default", Tool: tool, ToolDigest: digest,
+		Args: canonical, ArgsDigest: events.DigestOf(canonical), Key: fmt.Sprintf("%s/%d/0/%s", run, seq, tool),
+	}
+}
+
+func kinds(lookup func(string) (string, bool)) []tools.Kind {
+	allow, err := egress.ParseAllow([]string{"127.0.0.0/8"})
+	if err != nil {
+		panic(err)
+	}
+	return kind.All(kind.Config{Egress: egress.New(egress.Config{Allow: allow}), LookupEnv: lookup, ReadFile: os.ReadFile})
+}
