@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -49,6 +50,10 @@ type Telemetry struct {
 
 	metrics  http.Handler
 	shutdown []func(context.Context) error
+
+	mu        sync.Mutex
+	described []Instrument
+	gauges    map[string]func() (float64, bool)
 }
 
 // Setup builds the providers. It does not connect: an absent collector costs
