@@ -24,7 +24,11 @@ func (p *process) addTrigger() {
 	p.pool("trigger", &pool)
 	p.part("trigger", func(context.Context) (lifecycle.Service, error) {
 		log := p.log.With(telemetry.KeyService, "trigger")
-		store := postgres.New(pool)
+		metrics, err := trigger.NewMetrics(p.telemetry)
+		if err != nil {
+			return nil, err
+		}
+		store := postgres.New(pool).Measure(metrics)
 		svc, err := trigger.New(p.services.Trigger, trigger.Parts{
 			Store:       store,
 			Definitions: startDefinitions{catalog.New(pool)},
@@ -35,6 +39,7 @@ func (p *process) addTrigger() {
 			Inbox:       inbox.New(p.bus),
 			Tail:        p.bus,
 			Secrets:     p.secrets,
+			Metrics:     metrics,
 			Log:         log,
 		})
 		if err != nil {

@@ -14,7 +14,8 @@ import (
 // The same key again is answered with the same run id.
 //
 // It returns a Refusal for what no retry can make good.
-func (s *Service) Accept(ctx context.Context, st Start) (Accepted, error) {
+func (s *Service) Accept(ctx context.Context, st Start) (a Accepted, err error) {
+	defer func() { s.metrics.start(ctx, st.Source.Kind, a, err) }()
 	d, err := s.prepare(ctx, st)
 	if err != nil {
 		// A repeat must be answered as before, also when the agent is gone or its

@@ -78,9 +78,10 @@ type Attempt struct {
 	Principal  string     // who replayed
 	Count      int64      // how many requests the entry stands for; 0 means one
 
-	began   time.Time
-	request Request
-	stored  bool // it is in the log
+	began    time.Time
+	provider string // of the webhook
+	request  Request
+	stored   bool // it is in the log
 	// rekey, of a replay, changes the key that the mapping gave.
 	rekey func(string) string
 }
@@ -99,7 +100,7 @@ func newAttempt(def Webhook, r Request) (*Attempt, error) {
 		ID: DeliveryID(id.String()), Namespace: def.Namespace, Webhook: def.Name, Version: def.Digest,
 		ReceivedAt: began, Remote: r.Remote, ContentType: keptText(r.Header.Get("Content-Type"), maxKeptValue),
 		BodyBytes: int64(len(r.Body)), BodyDigest: events.DigestOf(r.Body),
-		Header: redactHeader(r.Header, redaction{brief: true}), began: began, request: r,
+		Header: redactHeader(r.Header, redaction{brief: true}), began: began, provider: def.Provider, request: r,
 	}, nil
 }
 
@@ -154,9 +155,11 @@ type Answered struct {
 // an outcome, and is not kept.
 func (s *Service) Log(ctx context.Context, a *Attempt, told Answered) bool {
 	if a.stored {
+		s.metrics.request(ctx, a.provider, a.Outcome, a.Reason)
 		return true
 	}
 	if told.Code == codeUnavailable {
+		s.metrics.request(ctx, a.provider, outcomeRefused, "")
 		return false
 	}
 	reason := told.Code
@@ -164,6 +167,7 @@ func (s *Service) Log(ctx context.Context, a *Attempt, told Answered) bool {
 		reason = r
 	}
 	a.End(OutcomeRejected, reason)
+	s.metrics.request(ctx, a.provider, a.Outcome, a.Reason)
 	a.Status, a.Took = told.Status, time.Since(a.began)
 	a.Detail = keptText(told.Detail, maxKeptDetail)
 	s.attempts.keep(ctx, a)
@@ -174,6 +178,9 @@ func (s *Service) Log(ctx context.Context, a *Attempt, told Answered) bool {
 // what is known of it. It is nil for an unknown webhook.
 func (s *Service) Unread(ctx context.Context, namespace, name string, r Request, size int64) *Attempt {
 	def, err := defined(namespace, name, func() (Webhook, error) { return s.definitions.Webhook(ctx, namespace, name) })
+	if isNotFound(err) {
+		s.metrics.request(ctx, unknownWebhook, OutcomeRejected, CodeUnknownWebhook)
+	}
 	if err != nil {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 const longestNap = time.Second
 
 // A catch-up makes catchUpStep fires of a schedule and then lets catchUpRest
-// pass, so that it holds up nothing else.
+// pass, in all replicas together, so that it holds up nothing else.
 const (
 	catchUpStep = 10
 	catchUpRest = time.Second
@@ -78,11 +78,10 @@ func (s *Service) tick(ctx context.Context, ill sick) (nap time.Duration, err er
 			name    HandName
 			decided error
 			tock    Tock
-			rest    bool
 		)
 		fired, err := s.store.Tick(ctx, ill.names(time.Now()), func(ctx context.Context, h Held) (Tock, error) {
 			name = HandName{h.Namespace, h.Name}
-			tock, rest, decided = s.decideTick(ctx, h)
+			tock, decided = s.decideTick(ctx, h)
 			return tock, decided
 		})
 		if decided != nil {
@@ -94,9 +93,6 @@ func (s *Service) tick(ctx context.Context, ill sick) (nap time.Duration, err er
 		}
 		if !fired {
 			break
-		}
-		if rest {
-			ill[name] = time.Now().Add(catchUpRest)
 		}
 		if err := s.made(tock.Fires...); err != nil {
 			return longestNap, err
@@ -137,26 +133,27 @@ func (s *Service) made(fires ...Firing) error {
 
 // decideTick says what a due hand fires. It reads the definition anew: one that
 // was changed, paused or deleted since the hand was set never fires as it was.
-// rest says that more is due and that others come first.
-func (s *Service) decideTick(ctx context.Context, h Held) (tock Tock, rest bool, err error) {
+// When more is due than one step, the hand rests, and others come first.
+func (s *Service) decideTick(ctx context.Context, h Held) (tock Tock, err error) {
 	def, err := s.definitions.Schedule(ctx, h.Namespace, h.Name)
 	if errors.Is(err, ErrNotFound) {
-		return Tock{}, false, nil
+		return Tock{}, nil
 	}
 	if err != nil {
-		return Tock{}, false, fmt.Errorf("read schedule %s: %w", h.Name, err)
+		return Tock{}, fmt.Errorf("read schedule %s: %w", h.Name, err)
 	}
 	if def.Digest != h.Digest || def.Paused || def.Broken != nil || def.spent(h.Fired) {
-		return Tock{Next: place(def, &h.Hand, h.Now, s.planner)}, false, nil // never nil: the hand is not what it was set by
+		return Tock{Next: place(def, &h.Hand, h.Now, s.planner)}, nil // never nil: the hand is not what it was set by
 	}
 	next := h.Hand
 	t, err := due(def, h.Hand, h.Now, s.cfg.CatchUp, s.planner)
 	if err != nil {
 		next.Next = nil // an expression that does not parse has nothing in sight
-		return Tock{Next: &next}, false, nil
+		return Tock{Next: &next}, nil
 	}
+	next.Rest = time.Time{}
 	if len(t.Fires) > catchUpStep {
-		t.Next, t.Fires, rest = &t.Fires[catchUpStep], t.Fires[:catchUpStep], true
+		t.Next, t.Fires, next.Rest = &t.Fires[catchUpStep], t.Fires[:catchUpStep], h.Now.Add(catchUpRest)
 	}
 	next.Next = t.Next
 	tock.Next = &next
@@ -168,13 +165,13 @@ func (s *Service) decideTick(ctx context.Context, h Held) (tock Tock, rest bool,
 	order := fireOrder{origin: OriginClock, overlap: def.Overlap, standing: h.standing(), limit: def.MaxFires - h.Fired, limited: def.MaxFires > 0}
 	made, err := s.fireAll(ctx, def, order, t.Fires)
 	if err != nil {
-		return Tock{}, false, err
+		return Tock{}, err
 	}
 	tock.Fires = append(tock.Fires, made...)
 	if def.spent(h.Fired + int64(countMade(made))) {
 		next.Next = nil
 	}
-	return tock, rest, nil
+	return tock, nil
 }
 
 // SyncSchedules brings the hands in line with the current definitions. It may

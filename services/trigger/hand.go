@@ -59,6 +59,7 @@ type Hand struct {
 	Missed          int64         // fires that were skipped because they were found too late
 	Skipped         int64         // fires that the overlap policy let pass
 	Fired           int64         // runs that the clock started
+	Rest            time.Time     // what is due waits until then; zero: it does not
 	Version         int64         // counts changes of the row
 }
 

@@ -33,6 +33,7 @@ type HookAnswer struct {
 func (s *Service) Webhook(ctx context.Context, namespace, name string, r Request) (HookAnswer, error) {
 	def, err := defined(namespace, name, func() (Webhook, error) { return s.definitions.Webhook(ctx, namespace, name) })
 	if errors.Is(err, ErrNotFound) {
+		s.metrics.request(ctx, unknownWebhook, OutcomeRejected, CodeUnknownWebhook)
 		return HookAnswer{}, Refuse(CodeUnknownWebhook, "there is no webhook %q in the namespace %s", name, namespace)
 	}
 	if err != nil {

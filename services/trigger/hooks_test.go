@@ -34,7 +34,7 @@ func (w *world) input(t *testing.T, run string) (input string) {
 func TestCaseA04_NUL(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	r := w.start(t)
+	r := w.pair(t)
 	for name, body := range map[string]string{"in a value": `{"a":"x\u0000y"}`, "in a key": `{"k\u0000":1}`} {
 		for door, a := range map[string]answer{
 			"webhook": r.post("/hooks/raw", body, "Content-Type", "application/json"),
@@ -61,7 +61,7 @@ func TestCaseA04_NUL(t *testing.T) {
 func TestCaseA06_Digits(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	r := w.start(t)
+	r := w.pair(t)
 	const body = `{"a":8202522731445525542,"b":9007199254740993,"c":0.1,"d":12345678901234567890.123,"e":1e400,"f":-0}`
 	hook := r.post("/hooks/raw", body, "Content-Type", "application/json")
 	api := r.api(operator, "POST", "/v1/agents/anything/runs", `{"input":`+body+`}`)
@@ -86,7 +86,7 @@ func TestCaseA06_Digits(t *testing.T) {
 func TestCaseA07_FormEncoded(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	r := w.start(t)
+	r := w.pair(t)
 	const payload = `{"zen":"hi"}`
 	form := "payload=" + url.QueryEscape(payload)
 	a := r.post("/hooks/github", form, github("d1", "application/x-www-form-urlencoded", form)...)
@@ -131,7 +131,7 @@ func TestCaseA07_FormEncoded(t *testing.T) {
 func TestCaseA08_RawBytesAndTime(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	r := w.start(t)
+	r := w.pair(t)
 	odd := "{ \"shop\" :\t\"\\u003cshop\\u003e\",\r\n\"price\":1}\n"
 	accepted(t, r.post("/hooks/orders", odd, signed("m1", odd, time.Now())...))
 	rows := w.count(t, "trigger.deliveries")

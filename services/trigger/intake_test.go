@@ -130,7 +130,7 @@ func TestCaseA08_EveryProvider(t *testing.T) {
 		documents = append(documents, hook(name, "provider: "+name+", secrets: [{env: OTHER_BASIC}, {env: "+env+"}], agent: anything"+extra))
 	}
 	w.apply(t, hooks(documents...))
-	r := w.start(t)
+	r := w.pair(t)
 	for name, s := range all {
 		body, typ, path := s.body, s.typ, "/hooks/"+name
 		if body == "" {
@@ -190,7 +190,7 @@ func TestCaseA08_Rotation(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.apply(t, hook("both", "provider: shopify, secrets: [{env: SENDER_SECRET}, {env: GITHUB_SECRET}], agent: anything"))
-	r := w.start(t)
+	r := w.pair(t)
 	for i, secret := range []string{senderSecret, secrets["GITHUB_SECRET"]} {
 		accepted(t, r.post("/hooks/both", "{}\r\n", "X-Shopify-Event-Id", fmt.Sprint(i), "X-Shopify-Hmac-Sha256", base64Of(macOf(sha256.New, secret, "{}\r\n"))))
 	}
@@ -258,7 +258,7 @@ func TestCaseA07_Bodies(t *testing.T) {
 		hook("strict", "provider: zendesk, secrets: [{env: SENDER_SECRET}], agent: anything, emptyBody: refuse"),
 		hook("slack", "provider: slack, secrets: [{env: SENDER_SECRET}], agent: anything"),
 		hook("github", "provider: github, secrets: [{env: SENDER_SECRET}], agent: anything")))
-	r := w.start(t)
+	r := w.pair(t)
 	bearer := func(string) []string { return []string{"Authorization", "Bearer " + senderSecret} }
 	signedBy := func(name string) func(string) []string {
 		return func(body string) []string { return senders()[name].header("", body, time.Now()) }

@@ -62,7 +62,7 @@ func (r *replica) sendBy(t *testing.T, w way, path, body string, header ...strin
 	if w.chunked {
 		reader = struct{ io.Reader }{reader}
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+path, reader)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.address()+path, reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func (r *replica) sendBy(t *testing.T, w way, path, body string, header ...strin
 func TestCaseA03_LargeBodies(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	r := w.start(t)
+	r := w.pair(t)
 	token := []string{"Authorization", "Bearer " + doortest.Token(authn.Operator)}
 	taken := w.collect(t, true)
 	sent := map[string]string{} // by run
@@ -138,7 +138,7 @@ func TestCaseA03_LargeBodies(t *testing.T) {
 func TestCaseA03_TooLargeBodies(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	r := w.start(t)
+	r := w.pair(t)
 	token := []string{"Authorization", "Bearer " + doortest.Token(authn.Operator)}
 	body := document(26 << 20)
 	for _, path := range []string{"/hooks/raw", startAnything} {
@@ -165,7 +165,7 @@ func TestCaseA03_TooLargeBodies(t *testing.T) {
 func TestCaseA03_LargeStartWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	r := w.start(t)
+	r := w.pair(t)
 	w.nats.Stop()
 	body := document(2 << 20)
 	a := r.sendBy(t, way{}, "/hooks/raw", body)
@@ -187,7 +187,7 @@ func TestCaseA03_LargeStartWhileNATSIsAway(t *testing.T) {
 func TestCaseA04_NULAtTheDoors(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	r := w.start(t)
+	r := w.pair(t)
 	send := map[string]func(string) answer{
 		"webhook": func(body string) answer { return r.post("/hooks/raw", body, "Content-Type", "application/json") },
 		"API":     func(body string) answer { return r.api(authn.Operator, "POST", startAnything, `{"input":`+body+`}`) },

@@ -27,7 +27,7 @@ func TestCaseB04_CatchUpPolicies(t *testing.T) {
 	docs.WriteString(minutely("none", bounds+", catchUp: {policy: none}"))
 	docs.WriteString(minutely("all", bounds+", catchUp: {policy: all, cap: 25, window: 3h}"))
 	w.apply(t, docs.String())
-	first := w.start(t)
+	first := w.pair(t)
 	until(t, "hands", func() bool { return w.count(t, "trigger.schedules") == 22 })
 	first.stop()
 	down := top.Add(-2 * time.Hour)
@@ -39,7 +39,7 @@ func TestCaseB04_CatchUpPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	r := w.start(t)
+	r := w.pair(t)
 	hook := r.post("/hooks/raw", `{"a":1}`, "Content-Type", "application/json")
 	if took := time.Since(begun); hook.status != 202 || took > 5*time.Second {
 		t.Errorf("a webhook during the catch-up: %d after %s", hook.status, took)
@@ -96,7 +96,7 @@ func TestCaseB05_PauseAndResume(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.apply(t, minutely("often", ", overlap: allow")+minutely("off", ", paused: true"))
-	first := w.start(t)
+	first := w.pair(t)
 	w.hands(t, 1)
 	running := first.api(operator, "POST", "/v1/schedules/often/trigger", "")
 	accepted(t, running)
@@ -110,7 +110,7 @@ func TestCaseB05_PauseAndResume(t *testing.T) {
 	}
 	first.stop()
 	w.apply(t, minutely("often", ", overlap: allow, input: {v: 2}"))
-	r := w.start(t)
+	r := w.pair(t)
 	until(t, "the new version to be seen", func() bool {
 		return w.count(t, "trigger.schedules s JOIN catalog.v_current c ON c.kind = 'schedule' AND c.name = s.name AND c.digest = s.digest WHERE s.name = 'often'") == 1
 	})

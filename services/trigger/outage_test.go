@@ -174,7 +174,7 @@ func TestSchedule_KilledAfterCommit(t *testing.T) {
 func TestCaseA11_NATSIsAway(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	r := w.start(t)
+	r := w.pair(t)
 	w.nats.Stop()
 	begun := time.Now()
 	hook := r.post("/hooks/orders", order, signed("msg_1", order, time.Now())...)
@@ -235,12 +235,17 @@ func TestCaseA11_PostgresIsAway(t *testing.T) {
 	}
 	t.Cleanup(admin.Close)
 	applyTo(t, admin, docs)
-	pool, err := pg.Open(t.Context(), pg.Config{URL: server.URL(), Role: role})
-	if err != nil {
-		t.Fatal(err)
+	nats := bustest.NewServer(t)
+	replica := func() *replica {
+		pool, err := pg.Open(t.Context(), pg.Config{URL: server.URL(), Role: role})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		return run(t, pool, nats.Connect(t))
 	}
-	t.Cleanup(pool.Close)
-	r := run(t, pool, bustest.New(t))
+	r := replica()
+	r.peer = replica()
 	before := r.post("/hooks/orders", order, signed("msg_1", order, time.Now())...)
 	accepted(t, before)
 

@@ -101,7 +101,7 @@ func TestCaseB06_Overlap(t *testing.T) {
 			t.Parallel()
 			w := setup(t)
 			w.apply(t, minutely("busy", ", overlap: "+policy+", endAt: \"2036-01-01T00:00:00Z\""))
-			r := w.start(t)
+			r := w.pair(t)
 			w.hands(t, 1)
 			day := time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC)
 			for i := range 3 {
@@ -135,6 +135,20 @@ func TestCaseB06_Overlap(t *testing.T) {
 			}
 			forced := r.api(operator, "POST", "/v1/schedules/busy/trigger?overlap=allow", "")
 			accepted(t, forced)
+			skips, counted := map[string]int{}, map[string]int{}
+			for _, f := range r.history("busy") {
+				if f.State == "skipped" {
+					skips[f.Reason] += int(f.Skips)
+				}
+			}
+			for labels, n := range r.counts("holdfast_trigger_fires_total") {
+				if _, rest, ok := strings.Cut(labels, "outcome=skipped,reason="); ok {
+					counted[rest] += n
+				}
+			}
+			if diff := cmp.Diff(skips, counted); diff != "" {
+				t.Errorf("skips in the history and in the metric (-history +metric):\n%s", diff)
+			}
 		})
 	}
 }

@@ -105,11 +105,11 @@ func TestCaseB04_OneCatchUp(t *testing.T) {
 		fmt.Fprintf(&docs, "---\napiVersion: holdfast/v1\nkind: Schedule\nmetadata: {name: minutely-%d}\nspec: {cron: \"*/30 * * * *\", agent: anything}\n", i)
 	}
 	w.apply(t, docs.String())
-	first := w.start(t)
+	first := w.pair(t)
 	w.hands(t, 5)
 	first.stop()
 	w.moveHands(t, time.Now().UTC().Truncate(30*time.Minute).Add(-2*time.Hour))
-	r := w.start(t)
+	r := w.pair(t)
 	w.collect(t, true).exactly(t, 5)
 	var list struct {
 		Items []struct {
@@ -199,7 +199,7 @@ func TestCaseB08_BrokenSchedules(t *testing.T) {
 		}
 	}
 	w.apply(t, scheduleDoc("good", at, "")+strings.Replace(scheduleDoc("unknown-agent", at, ""), "agent: anything", "agent: nobody", 1))
-	r := w.start(t)
+	r := w.pair(t)
 	w.hands(t, 2)
 	w.moveHands(t, at)
 	if got := w.collect(t, true).exactly(t, 1); got[0].Trigger.Name != "good" {

@@ -71,6 +71,7 @@ type Parts struct {
 	Tail follow.Tail
 	// Secrets resolves a reference in this process.
 	Secrets func(spec.SecretRef) (string, error)
+	Metrics *Metrics // nil: nothing is counted
 	Log     *slog.Logger
 }
 
@@ -88,6 +89,7 @@ type Service struct {
 	inbox       Inbox
 	follower    *follow.Follower
 	secrets     func(spec.SecretRef) (string, error)
+	metrics     *Metrics
 	log         *slog.Logger
 
 	sync chan struct{} // asks the clock to look for changed schedules now
@@ -115,7 +117,7 @@ func New(c Config, p Parts) (*Service, error) {
 	}
 	s := &Service{
 		cfg: c, store: p.Store, definitions: p.Definitions, providers: map[string]Provider{}, planner: p.Planner,
-		relay: p.Relay, cancels: p.Cancels, inbox: p.Inbox, secrets: p.Secrets, log: p.Log, sync: make(chan struct{}, 1),
+		relay: p.Relay, cancels: p.Cancels, inbox: p.Inbox, secrets: p.Secrets, metrics: p.Metrics, log: p.Log, sync: make(chan struct{}, 1),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -159,6 +161,7 @@ func (s *Service) Run(ctx context.Context) error {
 		wg.Go(func() { _ = s.cancels.Run(ctx) }) // it ends with ctx, without an error
 	}
 	wg.Go(func() { s.attempts.run(ctx, s.cfg.DeliveryRetention) })
+	wg.Go(func() { s.watchBacklog(ctx) })
 	wg.Go(func() { _ = s.follower.Run(ctx) }) // it ends with ctx, without an error
 	s.keepTime(ctx)
 	cancel()

@@ -188,7 +188,7 @@ func TestCaseA01_OneDeliveryOneRun(t *testing.T) {
 func TestCaseA01_WithoutAnID(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	r := w.start(t)
+	r := w.pair(t)
 	body := func(sentAt string) string {
 		return `{"event":{"channel":"C1","ts":"1355517523.000005"},"sent_at":"` + sentAt + `"}`
 	}

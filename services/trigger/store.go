@@ -1,6 +1,9 @@
 package trigger
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Store keeps deliveries and the hands of schedules.
 type Store interface {
@@ -17,6 +20,8 @@ type Store interface {
 	Release(ctx context.Context, hook HookName) error
 	// Reject keeps what can never start a run. Repeats of one message are one row.
 	Reject(ctx context.Context, r Rejection) error
+	// Backlog tells how many starts no runner has yet, and how old the oldest is.
+	Backlog(ctx context.Context) (waiting int64, oldest time.Duration, err error)
 
 	Gates
 	Attempts

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/internal/pgtest"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/trigger"
@@ -165,6 +167,29 @@ type replica struct {
 	url  string
 	bus  *bus.Bus
 	stop func()
+
+	metrics *telemetry.Telemetry
+	peer    *replica // takes every second request
+	turn    atomic.Int64
+}
+
+// pair runs two replicas on the world's database and NATS. What is sent to the
+// pair goes to one and the other in turn.
+func (w *world) pair(t *testing.T) *replica {
+	t.Helper()
+	r := w.start(t)
+	r.peer = w.start(t)
+	one, two := r.stop, r.peer.stop
+	r.stop = func() { one(); two() }
+	return r
+}
+
+// address is where the next request goes.
+func (r *replica) address() string {
+	if r.peer != nil && r.turn.Add(1)%2 == 0 {
+		return r.peer.url
+	}
+	return r.url
 }
 
 // start runs a replica until t ends or stop is called.
@@ -175,7 +200,12 @@ func (w *world) start(t *testing.T) *replica {
 
 func run(t *testing.T, pool *pgxpool.Pool, b *bus.Bus) *replica {
 	t.Helper()
-	store := postgres.New(pool)
+	tel := telemetry.Discard()
+	metrics, err := trigger.NewMetrics(tel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := postgres.New(pool).Measure(metrics)
 	svc, err := trigger.New(trigger.Config{SyncEvery: 200 * time.Millisecond}, trigger.Parts{
 		Store:       store,
 		Definitions: definitions{catalog.New(pool)},
@@ -186,6 +216,7 @@ func run(t *testing.T, pool *pgxpool.Pool, b *bus.Bus) *replica {
 		Inbox:       inbox.New(b),
 		Tail:        b,
 		Secrets:     resolve,
+		Metrics:     metrics,
 		Log:         bustest.Log(t),
 	})
 	if err != nil {
@@ -201,7 +232,7 @@ func run(t *testing.T, pool *pgxpool.Pool, b *bus.Bus) *replica {
 	}
 	done := make(chan error, 1)
 	go func() { done <- svc.Run(ctx) }()
-	r := &replica{t: t, svc: svc, door: d, url: srv.URL, bus: b}
+	r := &replica{t: t, svc: svc, door: d, url: srv.URL, bus: b, metrics: tel}
 	r.stop = sync.OnceFunc(func() {
 		srv.Close()
 		grace, end := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
@@ -242,7 +273,7 @@ func (r *replica) post(path, body string, header ...string) answer {
 
 func (r *replica) send(method, path string, body []byte, header ...string) answer {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.address()+path, bytes.NewReader(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -20,14 +20,25 @@ const insertPatience = 2 * time.Second
 
 // Store implements trigger.Store. It is safe for concurrent use.
 type Store struct {
-	pool  *pgxpool.Pool
-	group *pg.Group[trigger.Delivery, outcome]
+	pool    *pgxpool.Pool
+	group   *pg.Group[trigger.Delivery, outcome]
+	metrics *trigger.Metrics // nil: nothing is counted
 }
 
 var _ trigger.Store = (*Store)(nil)
 
 // New returns a store on a pool of the role holdfast_trigger.
-func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool, group: newGroup(pool)} }
+func New(pool *pgxpool.Pool) *Store {
+	s := &Store{pool: pool}
+	s.group = newGroup(s)
+	return s
+}
+
+// Measure makes the store count into m from now on; call it before use.
+func (s *Store) Measure(m *trigger.Metrics) *Store {
+	s.metrics = m
+	return s
+}
 
 const deliveryColumns = `delivery_id::text, namespace, source_kind, source_name, coalesce(dedupe_key, ''), request_digest,
 	run_id, ref_kind, ref_name, ref_digest, input::text, labels, principal, traceparent, held, accepted_at, announced_at, landed_at`

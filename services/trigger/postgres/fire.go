@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,8 +48,9 @@ VALUES ($1, $2, $3, $4)
 ON CONFLICT DO NOTHING`
 
 // insertFiring writes one fire and what it starts. made is false when it was
-// made before: whatever moved the hand back, it does not fire again.
-func insertFiring(ctx context.Context, tx pgx.Tx, h trigger.Hand, f trigger.Firing) (made bool, err error) {
+// made before: whatever moved the hand back, it does not fire again. superseded
+// counts those that waited and gave way.
+func insertFiring(ctx context.Context, tx pgx.Tx, h trigger.Hand, f trigger.Firing) (made bool, superseded int64, err error) {
 	query := insertFire
 	if f.Origin == trigger.OriginBackfill {
 		query = remakeFire
@@ -64,22 +66,24 @@ func insertFiring(ctx context.Context, tx pgx.Tx, h trigger.Hand, f trigger.Firi
 	err = tx.QueryRow(ctx, query, h.Namespace, h.Name, f.Fire.Nominal, f.Fire.Fold, f.Suffix, f.Fire.At, string(f.Digest),
 		run, delivery, f.Origin, f.State, f.Reason, f.Detail, f.Skips, f.Principal).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
+		return false, 0, nil
 	}
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
 	if f.Supersede {
-		if _, err := tx.Exec(ctx, supersede, h.Namespace, h.Name, trigger.ReasonSuperseded, id); err != nil {
-			return false, err
+		tag, err := tx.Exec(ctx, supersede, h.Namespace, h.Name, trigger.ReasonSuperseded, id)
+		if err != nil {
+			return false, 0, err
 		}
+		superseded = tag.RowsAffected()
 	}
 	for _, open := range f.Cancel {
 		if _, err := tx.Exec(ctx, insertCancel, string(open), h.Namespace, h.Name, "gives way to the fire "+f.Key()+" of schedule "+h.Name); err != nil {
-			return false, err
+			return false, 0, err
 		}
 	}
-	return true, insertStart(ctx, tx, f)
+	return true, superseded, insertStart(ctx, tx, f)
 }
 
 // insertStart writes what a fire starts, or why it starts nothing.
@@ -173,6 +177,7 @@ WHERE id = $1`
 
 // ReleaseFire implements trigger.Hands.
 func (s *Store) ReleaseFire(ctx context.Context, not []trigger.HandName, decide func(context.Context, trigger.Held, trigger.PastFire) (trigger.Firing, error)) (released bool, err error) {
+	var f trigger.Firing
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		h, err := hold(ctx, tx, takeWaiting, but(not))
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -187,8 +192,7 @@ func (s *Store) ReleaseFire(ctx context.Context, not []trigger.HandName, decide 
 			return err
 		}
 		released = true
-		f, err := decide(ctx, h, waiting)
-		if err != nil {
+		if f, err = decide(ctx, h, waiting); err != nil {
 			return err
 		}
 		var run, delivery any
@@ -202,6 +206,9 @@ func (s *Store) ReleaseFire(ctx context.Context, not []trigger.HandName, decide 
 	})
 	if err != nil {
 		return false, fmt.Errorf("let a waiting fire go: %w", err)
+	}
+	if released {
+		s.metrics.Fired(ctx, time.Time{}, f)
 	}
 	return released, nil
 }

@@ -29,7 +29,7 @@ type outcome struct {
 // newGroup merges the inserts of concurrent starts. Repeating an insert is
 // harmless, so a lost reply needs no other look: the conflict is the item's own
 // row.
-func newGroup(pool *pgxpool.Pool) *pg.Group[trigger.Delivery, outcome] {
+func newGroup(s *Store) *pg.Group[trigger.Delivery, outcome] {
 	return &pg.Group[trigger.Delivery, outcome]{
 		Name: "deliveries",
 		Key: func(d trigger.Delivery) string {
@@ -42,10 +42,19 @@ func newGroup(pool *pgxpool.Pool) *pg.Group[trigger.Delivery, outcome] {
 		Bytes:   deliveryBytes,
 		Check:   checkDelivery,
 		Many: func(ctx context.Context, items []trigger.Delivery) ([]outcome, error) {
-			return insertMany(ctx, pool, items)
+			begun := time.Now()
+			outcomes, err := insertMany(ctx, s.pool, items)
+			if err == nil {
+				s.metrics.Committed(ctx, len(items), time.Since(begun))
+			}
+			return outcomes, err
 		},
 		One: func(ctx context.Context, d trigger.Delivery) (outcome, error) {
-			stored, inserted, err := insertOne(ctx, pool, d)
+			begun := time.Now()
+			stored, inserted, err := insertOne(ctx, s.pool, d)
+			if err == nil {
+				s.metrics.Committed(ctx, 1, time.Since(begun))
+			}
 			return outcome{stored: stored, inserted: inserted}, err
 		},
 	}

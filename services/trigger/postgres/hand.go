@@ -13,7 +13,7 @@ import (
 )
 
 const handColumns = `namespace, name, digest, paused, next_at, next_nominal, next_fold, missed, skipped, fired,
-	pause_at, pause_by, pause_note, version`
+	pause_at, pause_by, pause_note, rest_until, version`
 
 // timedHand is a hand and the time at which Postgres read it.
 type timedHand struct {
@@ -23,18 +23,21 @@ type timedHand struct {
 
 func scanHand(row pgx.CollectableRow) (timedHand, error) {
 	var h timedHand
-	var at, pausedAt *time.Time
+	var at, pausedAt, rest *time.Time
 	var nominal *string
 	var fold *int
 	var pause trigger.Pause
 	err := row.Scan(&h.Namespace, &h.Name, &h.Digest, &h.Paused, &at, &nominal, &fold, &h.Missed, &h.Skipped, &h.Fired,
-		&pausedAt, &pause.By, &pause.Note, &h.Version, &h.now)
+		&pausedAt, &pause.By, &pause.Note, &rest, &h.Version, &h.now)
 	if err == nil && at != nil && nominal != nil && fold != nil {
 		h.Next = &trigger.Fire{At: *at, Nominal: *nominal, Fold: *fold}
 	}
 	if pausedAt != nil {
 		pause.At = *pausedAt
 		h.Pause = &pause
+	}
+	if rest != nil {
+		h.Rest = *rest
 	}
 	return h, err
 }
@@ -68,26 +71,29 @@ func (s *Store) Hands(ctx context.Context, namespace string) ([]trigger.Hand, ti
 }
 
 const insertHand = `
-INSERT INTO trigger.schedules (namespace, name, digest, paused, next_at, next_nominal, next_fold, missed, skipped, fired, pause_at, pause_by, pause_note)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+INSERT INTO trigger.schedules (namespace, name, digest, paused, next_at, next_nominal, next_fold, missed, skipped, fired, pause_at, pause_by, pause_note, rest_until)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT DO NOTHING`
 
 const updateHand = `
 UPDATE trigger.schedules
 SET digest = $3, paused = $4, next_at = $5, next_nominal = $6, next_fold = $7, missed = $8, skipped = $9, fired = $10,
-    pause_at = $11, pause_by = $12, pause_note = $13, version = version + 1, updated_at = clock_timestamp()
-WHERE namespace = $1 AND name = $2 AND version = $14`
+    pause_at = $11, pause_by = $12, pause_note = $13, rest_until = $14, version = version + 1, updated_at = clock_timestamp()
+WHERE namespace = $1 AND name = $2 AND version = $15`
 
 const deleteHand = `
 DELETE FROM trigger.schedules WHERE namespace = $1 AND name = $2 AND version = $3`
 
 func handArgs(h trigger.Hand) []any {
-	args := []any{h.Namespace, h.Name, string(h.Digest), h.Paused, nil, nil, nil, h.Missed, h.Skipped, h.Fired, nil, "", ""}
+	args := []any{h.Namespace, h.Name, string(h.Digest), h.Paused, nil, nil, nil, h.Missed, h.Skipped, h.Fired, nil, "", "", nil}
 	if h.Next != nil {
 		args[4], args[5], args[6] = h.Next.At, h.Next.Nominal, h.Next.Fold
 	}
 	if p := h.Pause; p != nil {
 		args[10], args[11], args[12] = p.At, p.By, p.Note
+	}
+	if !h.Rest.IsZero() {
+		args[13] = h.Rest
 	}
 	return args
 }
@@ -101,7 +107,11 @@ func (s *Store) SetHand(ctx context.Context, have, next *trigger.Hand) error {
 	case have == nil:
 		_, err = s.pool.Exec(ctx, insertHand, handArgs(*next)...)
 	case next == nil:
-		err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return dropHand(ctx, tx, *have) })
+		var dropped trigger.Firing
+		err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) (err error) { dropped, err = dropHand(ctx, tx, *have); return err })
+		if err == nil && dropped.Skips > 0 {
+			s.metrics.Fired(ctx, time.Time{}, dropped)
+		}
 	default:
 		_, err = s.pool.Exec(ctx, updateHand, append(handArgs(*next), have.Version)...)
 	}
@@ -111,21 +121,27 @@ func (s *Store) SetHand(ctx context.Context, have, next *trigger.Hand) error {
 	return nil
 }
 
-// dropHand removes the hand of a schedule that is gone, and what waited for it.
-func dropHand(ctx context.Context, tx pgx.Tx, h trigger.Hand) error {
+// dropHand removes the hand of a schedule that is gone, and what waited for it,
+// which it returns as one.
+func dropHand(ctx context.Context, tx pgx.Tx, h trigger.Hand) (dropped trigger.Firing, err error) {
 	tag, err := tx.Exec(ctx, deleteHand, h.Namespace, h.Name, h.Version)
 	if err != nil || tag.RowsAffected() == 0 {
-		return err
+		return dropped, err
 	}
-	_, err = tx.Exec(ctx, dropBuffered, h.Namespace, h.Name, trigger.ReasonDeleted)
-	return err
+	tag, err = tx.Exec(ctx, dropBuffered, h.Namespace, h.Name, trigger.ReasonDeleted)
+	return gaveWay(trigger.ReasonDeleted, tag.RowsAffected()), err
+}
+
+// gaveWay stands for n fires that waited and start nothing.
+func gaveWay(reason string, n int64) trigger.Firing {
+	return trigger.Firing{Origin: trigger.OriginClock, State: trigger.FireSkipped, Reason: reason, Skips: n}
 }
 
 // A hand that another replica is firing is skipped, not waited for.
 const takeDue = `
 SELECT ` + handColumns + `, clock_timestamp()
 FROM trigger.schedules
-WHERE next_at <= clock_timestamp() AND NOT namespace || '/' || name = ANY ($1)
+WHERE next_at <= clock_timestamp() AND coalesce(rest_until <= clock_timestamp(), true) AND NOT namespace || '/' || name = ANY ($1)
 ORDER BY next_at, namespace, name
 LIMIT 1
 FOR UPDATE SKIP LOCKED`
@@ -166,6 +182,8 @@ func (s *Store) Take(ctx context.Context, name trigger.HandName, decide func(con
 
 // turn takes one hand and commits what decide says.
 func (s *Store) turn(ctx context.Context, query string, args []any, decide func(context.Context, trigger.Held) (trigger.Tock, error)) (taken bool, err error) {
+	var now time.Time
+	var made []trigger.Firing
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		h, err := hold(ctx, tx, query, args...)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -179,8 +197,13 @@ func (s *Store) turn(ctx context.Context, query string, args []any, decide func(
 		if err != nil {
 			return err
 		}
-		return commitTock(ctx, tx, h.Hand, tock)
+		now = h.Now
+		made, err = commitTock(ctx, tx, h.Hand, tock)
+		return err
 	})
+	if err == nil {
+		s.metrics.Fired(ctx, now, made...)
+	}
 	return taken, err
 }
 
@@ -201,18 +224,27 @@ func hold(ctx context.Context, tx pgx.Tx, query string, args ...any) (trigger.He
 const notePause = `
 INSERT INTO trigger.pauses (namespace, schedule, paused, principal, note) VALUES ($1, $2, $3, $4, $5)`
 
-func commitTock(ctx context.Context, tx pgx.Tx, h trigger.Hand, tock trigger.Tock) error {
+// commitTock returns the fires that it made, and those that gave way.
+func commitTock(ctx context.Context, tx pgx.Tx, h trigger.Hand, tock trigger.Tock) (all []trigger.Firing, err error) {
 	if tock.Next == nil {
-		return dropHand(ctx, tx, h)
+		dropped, err := dropHand(ctx, tx, h)
+		if dropped.Skips > 0 {
+			all = append(all, dropped)
+		}
+		return all, err
 	}
 	next := *tock.Next
 	for _, f := range tock.Fires {
-		made, err := insertFiring(ctx, tx, h, f)
+		made, superseded, err := insertFiring(ctx, tx, h, f)
 		if err != nil {
-			return fmt.Errorf("fire %s of schedule %s: %w", f.Key(), h.Name, err)
+			return nil, fmt.Errorf("fire %s of schedule %s: %w", f.Key(), h.Name, err)
 		}
 		if !made {
 			continue
+		}
+		all = append(all, f)
+		if superseded > 0 {
+			all = append(all, gaveWay(trigger.ReasonSuperseded, superseded))
 		}
 		switch {
 		case f.Origin != trigger.OriginClock:
@@ -224,15 +256,15 @@ func commitTock(ctx context.Context, tx pgx.Tx, h trigger.Hand, tock trigger.Toc
 	}
 	if n := tock.Note; n != nil {
 		if _, err := tx.Exec(ctx, notePause, h.Namespace, h.Name, n.Paused, n.By, n.Note); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	_, err := tx.Exec(ctx, updateHand, append(handArgs(next), h.Version)...)
-	return err
+	_, err = tx.Exec(ctx, updateHand, append(handArgs(next), h.Version)...)
+	return all, err
 }
 
 const untilDue = `
-SELECT extract(epoch FROM min(next_at) - clock_timestamp())::float8
+SELECT extract(epoch FROM min(greatest(next_at, rest_until)) - clock_timestamp())::float8
 FROM trigger.schedules
 WHERE next_at IS NOT NULL AND NOT namespace || '/' || name = ANY ($1)`
 
@@ -257,7 +289,7 @@ var Queries = map[string]string{
 	"insertAttempt": insertAttempt, "insertLogged": insertLogged, "attemptByID": attemptByID, "replayable": replayable,
 	"sweepAttempts": sweepAttempts, "listAttempts": listAttempts, "listUnlogged": listUnlogged, "deliveriesByID": deliveriesByID,
 	"listHeld": listHeld, "release": release, "reject": reject,
-	"unannounced": unannounced, "keepInput": keepInput, "eventsOfRun": eventsOfRun, "headOfRun": headOfRun,
+	"unannounced": unannounced, "countBacklog": countBacklog, "keepInput": keepInput, "eventsOfRun": eventsOfRun, "headOfRun": headOfRun,
 	"markAnnounced": markAnnounced, "markLanded": markLanded,
 	"listHands": listHands, "insertHand": insertHand, "updateHand": updateHand, "deleteHand": deleteHand, "takeDue": takeDue,
 	"takeHand": takeHand, "notePause": notePause, "untilDue": untilDue,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/internal/pg"
@@ -28,6 +29,20 @@ UPDATE trigger.deliveries d
 SET landed_at = clock_timestamp()
 FROM runner.v_landed l
 WHERE d.landed_at IS NULL AND d.announced_at IS NOT NULL AND l.run_id = d.run_id AND l.cause = 'start:' || d.run_id`
+
+const countBacklog = `
+SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(accepted_at)), 0)::float8
+FROM trigger.deliveries
+WHERE landed_at IS NULL AND NOT held`
+
+// Backlog implements trigger.Store.
+func (s *Store) Backlog(ctx context.Context) (waiting int64, oldest time.Duration, err error) {
+	var seconds float64
+	if err := s.pool.QueryRow(ctx, countBacklog).Scan(&waiting, &seconds); err != nil {
+		return 0, 0, fmt.Errorf("count starts that no runner has: %w", err)
+	}
+	return waiting, time.Duration(seconds * float64(time.Second)), nil
+}
 
 // Relay announces deliveries on RUNS through publish until the runner has them.
 func (s *Store) Relay(publish func(context.Context, events.Message) error, log *slog.Logger) *pg.Relay {
