@@ -57,40 +57,25 @@ func (*ApprovalsListCmd) Help() string {
 
 // Run implements the command.
 func (c *ApprovalsListCmd) Run(ctx context.Context, k *kong.Context, group *ApprovalsCmd) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	api, err := group.client()
 	if err != nil {
 		return err
 	}
 	f := client.ApprovalFilter{State: c.State, Kind: c.Kind, Run: events.RunID(c.OfRun)}
-	page, err := upTo(ctx, c.Limit, func(ctx context.Context, p client.PageRequest) (client.Page[client.Approval], error) {
+	read := func(ctx context.Context, p client.PageRequest) (client.Page[client.Approval], error) {
 		return api.Approvals(ctx, f, p)
+	}
+	return printList(ctx, k, c.Output, c.List, read, listing[client.Approval]{
+		none: "nothing is " + stateWords(c.State),
+		head: []string{"APPROVAL", "KIND", "TOOL", "QUESTION", "STATE", "EXPIRES"},
+		row: func(a client.Approval) []string {
+			by := a.State
+			if a.DecidedBy != "" {
+				by += " by " + a.DecidedBy
+			}
+			return []string{string(a.ApprovalID), a.Kind, a.Tool, cut(a.Summary, 60), by, stamp(a.ExpiresAt)}
+		},
 	})
-	if err != nil {
-		return advise(err, "")
-	}
-	if c.JSON {
-		return printJSON(k.Stdout, page)
-	}
-	if len(page.Items) == 0 {
-		_, err := fmt.Fprintf(k.Stdout, "nothing is %s\n", stateWords(c.State))
-		return err
-	}
-	rows := make([][]string, 0, len(page.Items))
-	for _, a := range page.Items {
-		by := a.State
-		if a.DecidedBy != "" {
-			by += " by " + a.DecidedBy
-		}
-		rows = append(rows, []string{string(a.ApprovalID), a.Kind, a.Tool, cut(a.Summary, 60), by, stamp(a.ExpiresAt)})
-	}
-	if err := table(k.Stdout, []string{"APPROVAL", "KIND", "TOOL", "QUESTION", "STATE", "EXPIRES"}, rows); err != nil {
-		return err
-	}
-	more(k.Stdout, page.NextCursor, len(page.Items))
-	return nil
 }
 
 func stateWords(state string) string {

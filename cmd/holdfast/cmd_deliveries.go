@@ -55,9 +55,6 @@ without its input, headers and body.`
 
 // Run implements the command.
 func (c *DeliveriesListCmd) Run(ctx context.Context, k *kong.Context, group *DeliveriesCmd) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	since, err := pastTime("--since", c.Since, time.Now())
 	if err != nil {
 		return err
@@ -66,29 +63,17 @@ func (c *DeliveriesListCmd) Run(ctx context.Context, k *kong.Context, group *Del
 	if err != nil {
 		return err
 	}
-	filter := client.DeliveryFilter{Webhook: c.Webhook, Outcome: c.Outcome, Since: since}
-	page, err := upTo(ctx, c.Limit, func(ctx context.Context, p client.PageRequest) (client.Page[client.Delivery], error) {
-		return api.Deliveries(ctx, filter, p)
+	f := client.DeliveryFilter{Webhook: c.Webhook, Outcome: c.Outcome, Since: since}
+	read := func(ctx context.Context, p client.PageRequest) (client.Page[client.Delivery], error) {
+		return api.Deliveries(ctx, f, p)
+	}
+	return printList(ctx, k, c.Output, c.List, read, listing[client.Delivery]{
+		none: "no deliveries",
+		head: []string{"DELIVERY", "FROM", "OUTCOME", "REASON", "STARTS", "RUN", "RECEIVED"},
+		row: func(d client.Delivery) []string {
+			return []string{d.DeliveryID, joinWords(d.Source, d.SourceName), deliveryOutcome(d), d.Reason, d.Name, string(d.RunID), stamp(d.ReceivedAt)}
+		},
 	})
-	if err != nil {
-		return advise(err, "")
-	}
-	if c.JSON {
-		return printJSON(k.Stdout, page)
-	}
-	if len(page.Items) == 0 {
-		_, err := fmt.Fprintln(k.Stdout, "no deliveries")
-		return err
-	}
-	rows := make([][]string, 0, len(page.Items))
-	for _, d := range page.Items {
-		rows = append(rows, []string{d.DeliveryID, joinWords(d.Source, d.SourceName), deliveryOutcome(d), d.Reason, d.Name, string(d.RunID), stamp(d.ReceivedAt)})
-	}
-	if err := table(k.Stdout, []string{"DELIVERY", "FROM", "OUTCOME", "REASON", "STARTS", "RUN", "RECEIVED"}, rows); err != nil {
-		return err
-	}
-	more(k.Stdout, page.NextCursor, len(page.Items))
-	return nil
 }
 
 // deliveryOutcome is the outcome, and of how many requests.

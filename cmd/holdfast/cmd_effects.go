@@ -51,36 +51,21 @@ func (*EffectsListCmd) Help() string {
 
 // Run implements the command.
 func (c *EffectsListCmd) Run(ctx context.Context, k *kong.Context, group *EffectsCmd) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	api, err := group.client()
 	if err != nil {
 		return err
 	}
 	f := client.EffectFilter{State: c.State, Tool: c.Tool, Run: events.RunID(c.OfRun)}
-	page, err := upTo(ctx, c.Limit, func(ctx context.Context, p client.PageRequest) (client.Page[client.Effect], error) {
+	read := func(ctx context.Context, p client.PageRequest) (client.Page[client.Effect], error) {
 		return api.Effects(ctx, f, p)
+	}
+	return printList(ctx, k, c.Output, c.List, read, listing[client.Effect]{
+		none: "no effects",
+		head: []string{"EFFECT", "TOOL", "STATE", "KEY", "RUN", "UPDATED"},
+		row: func(e client.Effect) []string {
+			return []string{e.EffectID, e.Tool, e.State, cut(e.Key, 60), string(e.RunID), stamp(e.UpdatedAt)}
+		},
 	})
-	if err != nil {
-		return advise(err, "")
-	}
-	if c.JSON {
-		return printJSON(k.Stdout, page)
-	}
-	if len(page.Items) == 0 {
-		_, err := fmt.Fprintln(k.Stdout, "no effects")
-		return err
-	}
-	rows := make([][]string, 0, len(page.Items))
-	for _, e := range page.Items {
-		rows = append(rows, []string{e.EffectID, e.Tool, e.State, cut(e.Key, 60), string(e.RunID), stamp(e.UpdatedAt)})
-	}
-	if err := table(k.Stdout, []string{"EFFECT", "TOOL", "STATE", "KEY", "RUN", "UPDATED"}, rows); err != nil {
-		return err
-	}
-	more(k.Stdout, page.NextCursor, len(page.Items))
-	return nil
 }
 
 // EffectsShowCmd shows one row of the ledger.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,8 +12,6 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
-
-	"github.com/holdfast-run/holdfast/pkg/client"
 )
 
 // Output chooses between a table for people and JSON for programs.
@@ -176,40 +173,4 @@ func readJSON(flag, value string) (json.RawMessage, error) {
 		return nil, usage(fmt.Errorf("%s is not JSON: %w; write it in single quotes, or @file", flag, err))
 	}
 	return v, nil
-}
-
-// upTo reads pages until limit items are there or the list ends.
-func upTo[T any](ctx context.Context, limit int, page func(context.Context, client.PageRequest) (client.Page[T], error)) (client.Page[T], error) {
-	out := client.Page[T]{Items: []T{}}
-	for {
-		p, err := page(ctx, client.PageRequest{Limit: min(limit-len(out.Items), 500), Cursor: out.NextCursor})
-		if err != nil {
-			return out, err
-		}
-		out.Items = append(out.Items, p.Items...)
-		out.NextCursor = p.NextCursor
-		if p.NextCursor == "" || len(out.Items) >= limit || len(p.Items) == 0 {
-			return out, nil
-		}
-	}
-}
-
-// List is how much of a list is printed.
-type List struct {
-	Limit int `default:"50" env:"-" help:"How many at most (${default})."`
-}
-
-// check refuses limits that mean nothing.
-func (l List) check() error {
-	if l.Limit < 1 {
-		return usage(fmt.Errorf("--limit is %d, want at least 1", l.Limit))
-	}
-	return nil
-}
-
-// more tells people that the list goes on.
-func more(w io.Writer, cursor string, n int) {
-	if cursor != "" {
-		fmt.Fprintf(w, "(the first %d; more with --limit)\n", n)
-	}
 }

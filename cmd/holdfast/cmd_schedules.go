@@ -53,45 +53,29 @@ func (*SchedulesListCmd) Help() string {
 
 // Run implements the command.
 func (c *SchedulesListCmd) Run(ctx context.Context, k *kong.Context, group *SchedulesCmd) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	api, err := group.client()
 	if err != nil {
 		return err
 	}
-	page, err := upTo(ctx, c.Limit, api.Schedules)
-	if err != nil {
-		return advise(err, "")
-	}
-	if c.JSON {
-		return printJSON(k.Stdout, page)
-	}
-	if len(page.Items) == 0 {
-		_, err := fmt.Fprintln(k.Stdout, "no schedules; one is a definition of kind Schedule, stored with \"holdfast apply -f FILE\"")
-		return err
-	}
-	rows := make([][]string, 0, len(page.Items))
-	for _, s := range page.Items {
-		starts, next := "agent "+s.Agent, ""
-		if s.Flow != "" {
-			starts = "flow " + s.Flow
-		}
-		switch {
-		case s.Problem != "":
-			next = "never: " + s.Problem
-		case s.Paused:
-			next = "paused"
-		case len(s.Next) > 0:
-			next = s.Next[0].Local
-		}
-		rows = append(rows, []string{s.Name, scheduleTimes(s), s.TimeZone, starts, next, lastFire(s.Last)})
-	}
-	if err := table(k.Stdout, []string{"SCHEDULE", "TIMES", "TIME ZONE", "STARTS", "NEXT", "LAST"}, rows); err != nil {
-		return err
-	}
-	more(k.Stdout, page.NextCursor, len(page.Items))
-	return nil
+	return printList(ctx, k, c.Output, c.List, api.Schedules, listing[client.Schedule]{
+		none: `no schedules; one is a definition of kind Schedule, stored with "holdfast apply -f FILE"`,
+		head: []string{"SCHEDULE", "TIMES", "TIME ZONE", "STARTS", "NEXT", "LAST"},
+		row: func(s client.Schedule) []string {
+			starts, next := "agent "+s.Agent, ""
+			if s.Flow != "" {
+				starts = "flow " + s.Flow
+			}
+			switch {
+			case s.Problem != "":
+				next = "never: " + s.Problem
+			case s.Paused:
+				next = "paused"
+			case len(s.Next) > 0:
+				next = s.Next[0].Local
+			}
+			return []string{s.Name, scheduleTimes(s), s.TimeZone, starts, next, lastFire(s.Last)}
+		},
+	})
 }
 
 func lastFire(f *client.PastFire) string {

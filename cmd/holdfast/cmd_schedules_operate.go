@@ -162,37 +162,22 @@ func (*SchedulesHistoryCmd) Help() string {
 
 // Run implements the command.
 func (c *SchedulesHistoryCmd) Run(ctx context.Context, k *kong.Context, group *SchedulesCmd) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	api, err := group.client()
 	if err != nil {
 		return err
 	}
-	page, err := upTo(ctx, c.Limit, func(ctx context.Context, p client.PageRequest) (client.Page[client.PastFire], error) {
+	read := func(ctx context.Context, p client.PageRequest) (client.Page[client.PastFire], error) {
 		return api.ScheduleHistory(ctx, c.Name, p)
+	}
+	return printList(ctx, k, c.Output, c.List, read, listing[client.PastFire]{
+		none: "it has not fired yet", look: lookSchedules,
+		head: []string{"NOMINAL", "ORIGIN", "STATE", "AT", "RUN", "WHY"},
+		row: func(f client.PastFire) []string {
+			why := f.Reason
+			if f.Detail != "" {
+				why += ": " + cut(f.Detail, 100)
+			}
+			return []string{f.Nominal, f.Origin, f.State, stamp(f.FiredAt), string(f.RunID), why}
+		},
 	})
-	if err != nil {
-		return advise(err, lookSchedules)
-	}
-	if c.JSON {
-		return printJSON(k.Stdout, page)
-	}
-	if len(page.Items) == 0 {
-		_, err := fmt.Fprintln(k.Stdout, "it has not fired yet")
-		return err
-	}
-	rows := make([][]string, 0, len(page.Items))
-	for _, f := range page.Items {
-		why := f.Reason
-		if f.Detail != "" {
-			why += ": " + cut(f.Detail, 100)
-		}
-		rows = append(rows, []string{f.Nominal, f.Origin, f.State, stamp(f.FiredAt), string(f.RunID), why})
-	}
-	if err := table(k.Stdout, []string{"NOMINAL", "ORIGIN", "STATE", "AT", "RUN", "WHY"}, rows); err != nil {
-		return err
-	}
-	more(k.Stdout, page.NextCursor, len(page.Items))
-	return nil
 }

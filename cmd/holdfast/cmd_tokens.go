@@ -91,33 +91,17 @@ func (*TokensListCmd) Help() string {
 
 // Run implements the command.
 func (c *TokensListCmd) Run(ctx context.Context, k *kong.Context, group *TokensCmd) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	api, err := group.client()
 	if err != nil {
 		return err
 	}
-	page, err := upTo(ctx, c.Limit, api.Tokens)
-	if err != nil {
-		return advise(err, "")
-	}
-	if c.JSON {
-		return printJSON(k.Stdout, page)
-	}
-	if len(page.Items) == 0 {
-		_, err := fmt.Fprintln(k.Stdout, "no tokens; make one with \"holdfast tokens create NAME --role ROLE\"")
-		return err
-	}
-	rows := make([][]string, 0, len(page.Items))
-	for _, t := range page.Items {
-		rows = append(rows, []string{t.ID, t.Name, t.Role, t.Namespace, stamp(t.CreatedAt), t.CreatedBy, tokenEnd(t)})
-	}
-	if err := table(k.Stdout, []string{"TOKEN", "NAME", "ROLE", "NAMESPACE", "CREATED", "BY", "VALID"}, rows); err != nil {
-		return err
-	}
-	more(k.Stdout, page.NextCursor, len(page.Items))
-	return nil
+	return printList(ctx, k, c.Output, c.List, api.Tokens, listing[client.Token]{
+		none: `no tokens; make one with "holdfast tokens create NAME --role ROLE"`,
+		head: []string{"TOKEN", "NAME", "ROLE", "NAMESPACE", "CREATED", "BY", "VALID"},
+		row: func(t client.Token) []string {
+			return []string{t.ID, t.Name, t.Role, t.Namespace, stamp(t.CreatedAt), t.CreatedBy, tokenEnd(t)}
+		},
+	})
 }
 
 func tokenEnd(t client.Token) string {
