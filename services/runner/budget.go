@@ -2,8 +2,6 @@ package runner
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -41,13 +39,20 @@ func (s *Service) unreserve(ctx context.Context, st *State, plan *Plan, epoch in
 	if err := s.store.Unreserve(ctx, s.reservation(st, plan, st.Seq, epoch, 0)); err != nil {
 		s.logFor(st.RunID).Warn("reservation not given back", "err", err)
 	}
+	s.moved()
 }
 
 // noRoom handles a refused reservation: a pool that is used up pauses the run
-// until it is raised; one that is only booked by others is tried again.
+// until it is raised; for one that is only booked by others it stands in a
+// queue, without a message and without a slot.
 func (s *Service) noRoom(ctx context.Context, l Loaded, plan *Plan, m events.Received, r Reserved) error {
 	if !r.Full {
-		return fault.RetryAfter(time.Second, fmt.Errorf("run %s waits for %s", l.State.RunID, r.Reason))
+		if err := s.store.Await(ctx, l.State.RunID, l.State.Seq, r); err != nil {
+			return err
+		}
+		s.moved() // room that came before the wait was there
+		s.logFor(l.State.RunID).Debug("waits for a budget", "reason", r.Reason)
+		return nil
 	}
 	d, err := PauseForPool(l.State, r.Refused, r.Reason, Claimed{Cause: m.ID, Worker: s.worker}, l.Now)
 	if err != nil {
@@ -74,6 +79,7 @@ func (s *Service) raisePool(ctx context.Context, st *State, plan *Plan, in Input
 	}
 	for _, p := range plan.Pools {
 		if p.Name == name {
+			defer s.moved()
 			return s.store.RaisePool(ctx, st.Namespace, p, in.Command.To)
 		}
 	}

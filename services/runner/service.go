@@ -102,6 +102,8 @@ type Service struct {
 	cache  *stateCache
 	mu     sync.Mutex
 	active map[events.RunID]int64 // epoch of the model call that this process makes
+
+	poolMoved chan struct{} // a look at the queues of the pools is due
 }
 
 // Deps are the adapters of a service.
@@ -122,6 +124,7 @@ func New(cfg Config, d Deps) *Service {
 		cfg: cfg, worker: d.Worker, store: d.Store, bus: d.Bus, heart: d.Heart, defs: d.Defs, model: d.Model, lag: d.Lag,
 		log:   d.Log.With("worker", d.Worker),
 		slots: NewSlots(cfg.ModelSlots), cache: newStateCache(4096), active: map[events.RunID]int64{},
+		poolMoved: make(chan struct{}, 1),
 	}
 }
 
@@ -134,6 +137,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.runTimers(ctx) })
 	wg.Go(func() { s.runDoctor(ctx) })
+	wg.Go(func() { s.runPoolWaits(ctx) })
 	wg.Wait()
 	return nil
 }

@@ -79,10 +79,17 @@ type Store interface {
 	Release(ctx context.Context, id events.RunID, c Claim) error
 
 	// Reserve books amount tokens of the pools for one model call; a repeat for
-	// the same run, row and epoch is free.
+	// the same run, row and epoch is free. While others wait for a pool, only a
+	// run that was woken gets room in it.
 	Reserve(ctx context.Context, r Reservation) (Reserved, error)
 	// Unreserve gives back a reservation whose call was never made.
 	Unreserve(ctx context.Context, r Reservation) error
+	// Await queues a run at row seq for the pool that refused it; its message is
+	// no longer needed then. It returns ErrVersionConflict when the run moved.
+	Await(ctx context.Context, id events.RunID, seq int64, r Reserved) error
+	// WakeWaits takes the runs that are to try again, in each pool at most limit
+	// of the first; one that does not is taken again after 5 s.
+	WakeWaits(ctx context.Context, limit int) ([]PoolWait, error)
 	// RaisePool lifts a pool's ceiling to at least to, in its current window.
 	RaisePool(ctx context.Context, namespace string, p Pool, to int64) error
 	// PausedFor lists runs that are paused for a pool, at most limit.
@@ -134,6 +141,8 @@ type Reserved struct {
 	Refused string
 	Full    bool
 	Reason  string
+	Window  string // of the pool
+	Amount  int64  // that found no room
 }
 
 // Settlement replaces a reservation by what the call really used.

@@ -208,6 +208,9 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 		return false, err
 	}
 	s.cache.put(d.State)
+	if commit.Settle != nil {
+		s.moved()
+	}
 	if err := failpoint.Hit("runner.answer_committed", string(c.run)); err != nil {
 		return false, err
 	}

@@ -22,13 +22,16 @@ ON CONFLICT (namespace, pool, window_start) DO NOTHING`
 const dbNow = `SELECT clock_timestamp()`
 
 // A repeat for the same run, row and epoch books nothing. Otherwise the booking
-// happens when it fits under the ceiling, or when the pool only alerts ($7).
+// happens when the pool only alerts ($7), or when it fits under the ceiling and
+// nobody waits before it: who was woken is the first.
 const reserve = `
 WITH old AS (SELECT 1 FROM runner.reservations WHERE run_id = $1 AND seq = $2 AND epoch = $3 AND pool = $5),
 booked AS (
     UPDATE runner.pools SET reserved = reserved + $8
     WHERE namespace = $4 AND pool = $5 AND window_start = $6 AND NOT EXISTS (SELECT FROM old)
-      AND ($7 OR used + reserved + $8 <= ceiling)
+      AND ($7 OR used + reserved + $8 <= ceiling
+           AND (EXISTS (SELECT FROM runner.pool_waits w WHERE w.run_id = $1 AND w.woken_at IS NOT NULL)
+                OR NOT EXISTS (SELECT FROM runner.pool_waits w WHERE w.namespace = $4 AND w.pool = $5 AND w.window_start = $6)))
     RETURNING 1),
 noted AS (
     INSERT INTO runner.reservations (run_id, seq, epoch, namespace, pool, window_start, amount)
@@ -64,11 +67,15 @@ func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reser
 				return err
 			}
 			refused = refusal{window: window, unit: p.Budget.Unit, ceiling: ceiling, used: used + reserved, alerts: slices.Contains(p.Budget.AlertAt, int64(100))}
-			out = runner.Reserved{Refused: p.Name, Full: used+r.Amount > ceiling,
+			out = runner.Reserved{Refused: p.Name, Full: used+r.Amount > ceiling, Window: window, Amount: r.Amount,
 				Reason: fmt.Sprintf("pool %s: %d of %d %s used, %d reserved, the next call may need %d; raise it to go on", p.Name, used, ceiling, p.Budget.Unit, reserved, r.Amount)}
 			return errRefused
 		}
-		return nil
+		if len(pools) == 0 {
+			return nil
+		}
+		_, err := tx.Exec(ctx, leavePool, string(r.RunID))
+		return err
 	})
 	if errors.Is(err, errRefused) {
 		if out.Full && refused.alerts {

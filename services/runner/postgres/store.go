@@ -176,7 +176,9 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	args := append(commitArgs(c),
 		st.Status(), st.Waiting(), jsonText(st.Ending.Output), problemText(st.Ending.Error), pausedFor(st), st.ModelCalls, st.ToolCalls, st.Usage.Total(),
 		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq)
-	if c.Settle == nil {
+	// The run stops owing a call that nobody has begun: it may wait for a pool.
+	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall()
+	if c.Settle == nil && !leaves {
 		return s.run(ctx, updateRun, st.RunID, args)
 	}
 	var epoch int64
@@ -184,6 +186,14 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, updateRun, args...).Scan(&epoch, &at); err != nil {
 			return err
+		}
+		if leaves {
+			if _, err := tx.Exec(ctx, leavePool, string(st.RunID)); err != nil {
+				return err
+			}
+		}
+		if c.Settle == nil {
+			return nil
 		}
 		return settle(ctx, tx, *c.Settle)
 	})

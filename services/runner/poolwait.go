@@ -1,0 +1,66 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// PoolWait is a run that waits for room in a shared pool and is to try again.
+type PoolWait struct {
+	RunID     events.RunID
+	Namespace string
+	Seq       int64
+	Epoch     int64
+	Place     int64 // in the queue of its pool
+	Wakes     int   // how often it was woken, this time included
+}
+
+const (
+	wakeEvery = time.Second
+	wakeBatch = 100 // of one pool
+)
+
+// runPoolWaits wakes runs for which a pool has room: at once after a booking
+// was settled in this process, and every second for what other processes did
+// and for wakes that were lost.
+func (s *Service) runPoolWaits(ctx context.Context) {
+	tick := time.NewTicker(wakeEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if err := s.wakeWaits(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("runs that wait for a budget not woken", "err", err)
+			sleep(ctx, wakeEvery)
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		case <-s.poolMoved:
+		}
+	}
+}
+
+func (s *Service) wakeWaits(ctx context.Context) error {
+	due, err := s.store.WakeWaits(ctx, wakeBatch)
+	if err != nil {
+		return err
+	}
+	for _, w := range due {
+		m := StepMessage(w.RunID, w.Namespace, w.Seq, w.Epoch)
+		m.MsgID = fmt.Sprintf("%s:w%d.%d", m.ID, w.Place, w.Wakes)
+		if err := s.bus.Publish(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moved says that a pool may have room, or a new wait, since the last look.
+func (s *Service) moved() {
+	select {
+	case s.poolMoved <- struct{}{}:
+	default: // a look is due anyway
+	}
+}
