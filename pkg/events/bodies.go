@@ -94,12 +94,24 @@ type Command struct {
 
 // Signal hands data to a run from outside. Its message ID is "signal:<id>".
 type Signal struct {
-	ID        string          `json:"id"`
-	RunID     RunID           `json:"run_id"`
-	Name      string          `json:"name"`
-	Data      json.RawMessage `json:"data,omitempty"`
+	ID    string `json:"id"`
+	RunID RunID  `json:"run_id"`
+	Name  string `json:"name"`
+	// Key, when set, is that of the wait which may take it; see SignalKeyBytes.
+	Key string `json:"key,omitempty"`
+	// CallID, when set, is the one wait that may take it. When that has ended the
+	// signal is late and the sender looks for another. Without it the run keeps
+	// the signal until it waits for one of its name.
+	CallID    CallID          `json:"call_id,omitempty"`
+	Data      json.RawMessage `json:"data,omitempty"` // at most SignalDataBytes
 	Principal string          `json:"principal,omitempty"`
 }
+
+// Limits of a signal, at every door that takes one.
+const (
+	SignalKeyBytes  = 512
+	SignalDataBytes = 256 << 10 // it travels in one message, and the model reads it
+)
 
 // TimerFired reports that a timer row fell due. Its ID is "timer:<run>:<timer>".
 type TimerFired struct {

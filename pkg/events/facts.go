@@ -14,9 +14,10 @@ const (
 	FactToolCompleted   = "tool_completed"   // body: ToolCompleted
 	FactApprovalDecided = "approval_decided" // body: ApprovalDecision
 	FactChildrenStarted = "children_started"
-	FactChildCompleted  = "child_completed"  // body: ChildCompleted
-	FactTimerFired      = "timer_fired"      // body: TimerFired
-	FactSignalReceived  = "signal_received"  // body: Signal
+	FactChildCompleted  = "child_completed" // body: ChildCompleted
+	FactTimerFired      = "timer_fired"     // body: TimerFired
+	FactSignalReceived  = "signal_received" // body: Signal
+	FactSignalTaken     = "signal_taken"
 	FactCancelRequested = "cancel_requested" // body: Cancelling
 	FactPaused          = "paused"
 	FactResumed         = "resumed"
@@ -120,6 +121,7 @@ const (
 	RouteAsk    = "ask"    // waits for a person first
 	RouteAnswer = "answer" // answered here without acting: refused, unknown tool, over budget
 	RouteHold   = "hold"   // the run was paused when the answer came; sent or asked by the resume
+	RouteWait   = "wait"   // waits here for a signal; nothing is sent
 )
 
 // AskedCall is one tool call of an answer and where it went.
@@ -133,6 +135,22 @@ type AskedCall struct {
 	ApprovalID ApprovalID      `json:"approval_id,omitempty"` // RouteAsk
 	Bind       Digest          `json:"bind,omitempty"`        // RouteAsk: what a yes is bound to
 	Problem    *Problem        `json:"problem,omitempty"`     // RouteAnswer
+	Wait       *SignalWait     `json:"wait,omitempty"`        // RouteWait, and RouteHold of such a call
+}
+
+// SignalWait is what a call waits for.
+type SignalWait struct {
+	Name      string `json:"name"`
+	Key       string `json:"key,omitempty"` // without one only signals to the run itself are taken
+	TimeoutMs int64  `json:"timeout_ms"`
+	// Until is when the call ends without a signal; absent while it is held.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// SignalTaken is the one call whose result a signal became.
+type SignalTaken struct {
+	SignalID string `json:"signal_id"`
+	CallID   CallID `json:"call_id"`
 }
 
 // ModelFailed is a model call that gave no answer. With RetryAt a timer row

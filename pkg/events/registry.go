@@ -26,7 +26,7 @@ func Types() []MessageType {
 		{TypeChildCompleted, StreamRuns, []string{"hf.run.<parent run id>.child_completed"}, "child:<child run id>", "runner", "runner", body[ChildCompleted]},
 		{TypeTimerFired, StreamRuns, []string{"hf.run.<run id>.timer_fired"}, "timer:<run id>:<timer>", "runner", "runner", body[TimerFired]},
 		{TypeCommandRun, StreamRuns, []string{"hf.run.<run id>.cancel", "hf.run.<run id>.pause", "hf.run.<run id>.resume", "hf.run.<run id>.raise_budget"}, "command:<command id>", "console, runner", "runner", body[Command]},
-		{TypeSignalRun, StreamRuns, []string{"hf.run.<run id>.signal"}, "signal:<signal id>", "console", "runner", body[Signal]},
+		{TypeSignalRun, StreamRuns, []string{"hf.run.<run id>.signal"}, "signal:<signal id>", "console, trigger", "runner", body[Signal]},
 		{TypeRunEvent, StreamEvents, []string{"hf.event.run.<run id>"}, "<run id>:<seq>", "runner", "everybody", body[RunEvent]},
 		{TypeBudgetAlert, StreamEvents, []string{"hf.event.budget.<alert id>"}, "alert:<alert id>", "runner", "everybody", body[BudgetAlert]},
 	}
@@ -51,7 +51,8 @@ func Facts() []FactKind {
 		{FactChildrenStarted, "A window of child runs was started for one step of a flow.", body[ChildrenStarted]},
 		{FactChildCompleted, "A child run has ended.", body[ChildCompleted]},
 		{FactTimerFired, "A timer of the run fell due.", body[TimerFired]},
-		{FactSignalReceived, "Data came from outside.", body[Signal]},
+		{FactSignalReceived, "Data came from outside, and is kept until a call takes it.", body[Signal]},
+		{FactSignalTaken, "A call that waited for a signal has it as its result.", body[SignalTaken]},
 		{FactCancelRequested, "Somebody cancelled the run; what had not begun is taken back.", body[Cancelling]},
 		{FactPaused, "The run stands still: an operator or a budget holds it.", body[Paused]},
 		{FactResumed, "The pause is over.", body[Resumed]},

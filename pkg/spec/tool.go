@@ -40,7 +40,9 @@ type Tool struct {
 	Timeout Duration `json:"timeout"`
 	Pool    string   `json:"pool"` // default DefaultPool
 	HTTP    *HTTP    `json:"http,omitempty"`
-	Builtin string   `json:"builtin,omitempty"` // exactly one of HTTP and Builtin
+	Builtin string   `json:"builtin,omitempty"` // exactly one of HTTP, Builtin and Signal
+	// Signal makes a call wait for a signal; the runner answers it.
+	Signal *SignalWait `json:"signal,omitempty"`
 }
 
 func (t *Tool) fill() {
@@ -60,13 +62,16 @@ func (t *Tool) fill() {
 		t.ApprovalValidFor = Duration(24 * time.Hour)
 	}
 	if t.Timeout == 0 {
-		t.Timeout = Duration(30 * time.Second)
+		t.Timeout = defaultToolTimeout
 	}
 	if t.Pool == "" {
 		t.Pool = DefaultPool
 	}
 	if t.HTTP != nil {
 		t.HTTP.fill(t.Effect)
+	}
+	if t.Signal != nil {
+		t.Signal.fill()
 	}
 }
 
@@ -94,9 +99,12 @@ func (t *Tool) check(d *decoder, s spot) {
 	d.within(s.at("approvalValidFor"), t.ApprovalValidFor, time.Second, 90*24*time.Hour)
 	d.within(s.at("timeout"), t.Timeout, 100*time.Millisecond, 15*time.Minute)
 	d.name(s.at("pool"), t.Pool)
-	d.exactlyOne(s, map[string]bool{"http": t.HTTP != nil, "builtin": t.Builtin != ""})
+	d.exactlyOne(s, map[string]bool{"http": t.HTTP != nil, "builtin": t.Builtin != "", "signal": t.Signal != nil})
 	if t.HTTP != nil {
 		t.HTTP.check(d, s.at("http"))
+	}
+	if t.Signal != nil {
+		t.Signal.check(d, s.at("signal"), t, s)
 	}
 	if t.Builtin != "" && d.oneOf(s.at("builtin"), t.Builtin, Builtins...) && known && t.Effect != EffectRead {
 		d.fail(s.at("effect"), "%s only reads: effect must be read", t.Builtin)

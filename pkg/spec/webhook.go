@@ -36,12 +36,14 @@ type Webhook struct {
 	Secrets []SecretRef `json:"secrets,omitempty"`
 	// Tolerance bounds the age of a signed timestamp; default 5 m.
 	Tolerance Duration `json:"tolerance"`
-	Agent     string   `json:"agent,omitempty"` // exactly one of Agent and Flow
+	Agent     string   `json:"agent,omitempty"` // exactly one of Agent, Flow and Signal
 	Flow      string   `json:"flow,omitempty"`
+	// Signal sends each delivery to a run that waits, instead of starting one.
+	Signal *SignalSend `json:"signal,omitempty"`
 	// Input, Labels and Dedupe are over ${body...}, ${headers...} (names in
 	// lower case) and ${query...}. Input defaults to "${body}", Dedupe to the
 	// provider's own delivery id.
-	Input  *Template            `json:"input"`
+	Input  *Template            `json:"input,omitempty"`
 	Labels map[string]*Template `json:"labels,omitempty"`
 	Dedupe *Template            `json:"dedupe,omitempty"`
 	Paused bool                 `json:"paused"`
@@ -73,7 +75,9 @@ func (w *Webhook) fill() {
 	if w.Tolerance == 0 {
 		w.Tolerance = defaultTolerance
 	}
-	if w.Input == nil {
+	if w.Signal != nil {
+		w.Signal.fill()
+	} else if w.Input == nil {
 		w.Input = mustTemplate(`"${body}"`)
 	}
 	if p, _ := providerNamed(w.Provider); w.Batch == "" && p.uses("batch") {
@@ -96,7 +100,7 @@ func (w *Webhook) check(d *decoder, s spot) {
 		}
 	}
 	d.within(s.at("tolerance"), w.Tolerance, time.Second, 24*time.Hour)
-	d.target(s, w.Agent, w.Flow)
+	w.checkTarget(d, s)
 	w.checkIntake(d, s)
 	roots := []string{"body", "headers", "query"}
 	d.compile(s.at("filter"), w.Filter, roots...)
@@ -154,7 +158,12 @@ func (w *Webhook) checkIntake(d *decoder, s spot) {
 }
 
 // References names what the webhook starts.
-func (w *Webhook) References() []Reference { return target(w.Agent, w.Flow) }
+func (w *Webhook) References() []Reference {
+	if w.Signal != nil {
+		return nil
+	}
+	return target(w.Agent, w.Flow)
+}
 
 // textTemplate checks that a template is text.
 func (d *decoder) textTemplate(s spot, t *Template) {

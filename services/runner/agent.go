@@ -88,7 +88,9 @@ func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (De
 	}
 	facts := s.approvalRun(a, begun)
 	for i := range body.Calls {
-		s.gate(plan, &body.Calls[i], facts)
+		if !s.awaits(plan, &body.Calls[i], now) {
+			s.gate(plan, &body.Calls[i], facts)
+		}
 	}
 	if err := d.add(events.FactModelAnswered, body, false); err != nil {
 		return Decision{}, err

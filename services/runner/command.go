@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -35,11 +36,11 @@ func (d *decision) command(what string, c events.Command) error {
 		if s.Pause == nil && s.Attention == nil || s.Cancel != nil {
 			return d.late(Input{Type: events.TypeCommandRun, Original: c})
 		}
-		return d.add(events.FactResumed, events.Resumed{By: pausedByOperator, Principal: c.Principal, CommandID: c.ID, Release: s.heldCalls()}, true)
+		return d.add(events.FactResumed, events.Resumed{By: pausedByOperator, Principal: c.Principal, CommandID: c.ID, Release: s.heldCalls(d.now)}, true)
 	case events.RunRaiseBudget:
 		var release []events.AskedCall
 		if s.Pause != nil && s.Pause.By == pausedByBudget {
-			release = s.heldCalls()
+			release = s.heldCalls(d.now)
 		}
 		return d.add(events.FactBudgetRaised, events.Raised{Command: c, Release: release}, true)
 	}
@@ -73,7 +74,7 @@ func (s *State) cancelBody(c events.Command) events.Cancelling {
 
 // heldCalls are the calls of an answer that came during a pause, with the
 // route they take when the run goes on.
-func (s *State) heldCalls() []events.AskedCall {
+func (s *State) heldCalls(now time.Time) []events.AskedCall {
 	var out []events.AskedCall
 	for _, c := range s.Calls {
 		if c.State != callHeld {
@@ -83,6 +84,9 @@ func (s *State) heldCalls() []events.AskedCall {
 		asked.Route = events.RouteSend
 		if asked.ApprovalID != "" {
 			asked.Route = events.RouteAsk
+		}
+		if asked.Wait != nil {
+			beginWait(&asked, now)
 		}
 		out = append(out, asked)
 	}

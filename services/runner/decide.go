@@ -94,7 +94,7 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 	case in.Timer != nil:
 		err = d.timer(*in.Timer)
 	case in.Signal != nil:
-		err = d.add(events.FactSignalReceived, *in.Signal, true)
+		err = d.signal(*in.Signal)
 	case in.Command != nil:
 		err = d.command(in.What, *in.Command)
 	default:
@@ -190,6 +190,9 @@ func (d *decision) advance(plan *Plan) error {
 		s := d.state
 		if s.End != "" || s.Seq == 0 {
 			return nil
+		}
+		if err := d.takeSignals(); err != nil {
+			return err
 		}
 		if s.Cancel != nil {
 			if len(s.PendingItems()) > 0 {

@@ -32,9 +32,14 @@ metadata: {name: change}
 spec: {description: changes, effect: write, approval: always, input: {type: object}, http: {method: POST, url: "http://h/c", body: "${args}"}}
 ---
 apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: await}
+spec: {description: waits, effect: read, input: {type: object}, signal: {name: s, key: "${args.a}", timeout: 1h}}
+---
+apiVersion: holdfast/v1
 kind: Agent
 metadata: {name: a}
-spec: {model: m, instructions: i, tools: [look, change], budget: {toolCalls: 6, modelCalls: 8}}
+spec: {model: m, instructions: i, tools: [look, change, await], budget: {toolCalls: 6, modelCalls: 8}}
 `
 
 var (
@@ -75,6 +80,7 @@ type world struct {
 	inbox   []Input          // what may arrive, again and again
 	epoch   int64
 	claimed bool // a model call is in flight
+	waited  map[events.CallID]bool
 }
 
 func (w *world) take(d Decision, err error) {
@@ -93,6 +99,26 @@ func (w *world) take(d Decision, err error) {
 		}
 	}
 	w.state = d.State
+	for _, c := range d.State.waits() {
+		w.signalLater(c)
+	}
+}
+
+// signalLater queues how a wait may end: its signal, its time-out, and a signal
+// to this very wait, which may come when it has ended.
+func (w *world) signalLater(c *Call) {
+	if w.waited[c.CallID] {
+		return
+	}
+	w.waited[c.CallID] = true
+	fired := &events.TimerFired{RunID: testRun, Timer: waitTimer(c), Due: c.Wait.Until}
+	w.inbox = append(w.inbox, Input{Cause: "timer:" + fired.Timer, Type: events.TypeTimerFired, Timer: fired, Original: fired})
+	for _, sig := range []events.Signal{
+		{Name: c.Wait.Name, Key: c.Wait.Key, CallID: c.CallID}, {Name: c.Wait.Name, Key: c.Wait.Key}, {Name: c.Wait.Name, Key: "other"},
+	} {
+		sig.ID, sig.RunID, sig.Data = fmt.Sprintf("%s-%d", c.CallID, len(w.inbox)), testRun, json.RawMessage(`{"n":9007199254740993}`)
+		w.inbox = append(w.inbox, Input{Cause: "signal:" + sig.ID, Type: events.TypeSignalRun, Signal: &sig, Original: &sig})
+	}
 }
 
 // answerLater queues what another service would reply.
@@ -136,7 +162,7 @@ func (w *world) answer() Answer {
 	calls := rapid.IntRange(0, 3).Draw(w.t, "calls")
 	for i := range calls {
 		a.StopReason, a.Text = stopTools, ""
-		a.Calls = append(a.Calls, ModelCall{ProviderID: fmt.Sprintf("p%d", i), Tool: rapid.SampledFrom([]string{"look", "change", "nope"}).Draw(w.t, "tool"),
+		a.Calls = append(a.Calls, ModelCall{ProviderID: fmt.Sprintf("p%d", i), Tool: rapid.SampledFrom([]string{"look", "change", "await", "nope"}).Draw(w.t, "tool"),
 			Args: json.RawMessage(rapid.SampledFrom([]string{`{}`, `{"a":1}`, `{"a":`, `[1]`}).Draw(w.t, "args"))})
 	}
 	return a
@@ -149,7 +175,7 @@ func TestDecide_EveryPrefixOfEveryJournalIsSound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		plan, body := purePlan(t)
-		w := &world{t: t, plan: plan, state: NewState(testRun, "default")}
+		w := &world{t: t, plan: plan, state: NewState(testRun, "default"), waited: map[events.CallID]bool{}}
 		w.take(Decide(w.state, plan, Input{Cause: "start:" + string(testRun), Type: events.TypeStartRun, Start: &Start{Body: body}, Original: &events.StartRun{}}, "w", testTime))
 		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			w.step(step)
@@ -236,6 +262,7 @@ func (w *world) checkJournal(plan *Plan) {
 	if diff := cmp.Diff(w.state, s, cmp.AllowUnexported(Call{}, Item{})); diff != "" {
 		t.Fatalf("deciding and folding differ (-decided +folded):\n%s", diff)
 	}
+	w.checkSignals()
 	sent := map[string]string{}
 	for _, m := range w.sent {
 		if m.Type == events.TypeCallTool {
@@ -254,6 +281,46 @@ func (w *world) checkJournal(plan *Plan) {
 		}
 	}
 	_ = plan
+}
+
+// checkSignals: a signal is taken once, by a call of its name and key; a call has
+// one; one for a certain wait is taken by the row that records it, or is late.
+func (w *world) checkSignals() {
+	received, taken, calls := map[string]events.Signal{}, map[string]bool{}, map[events.CallID]bool{}
+	for i, f := range w.journal {
+		switch f.Kind {
+		case events.FactSignalReceived:
+			var sig events.Signal
+			if err := json.Unmarshal(f.Data, &sig); err != nil {
+				w.t.Fatal(err)
+			}
+			received[sig.ID] = sig
+			if sig.CallID != "" && (i+1 == len(w.journal) || w.journal[i+1].Kind != events.FactSignalTaken || w.journal[i+1].Cause != f.Cause) {
+				w.t.Fatalf("row %d records a signal for %s that it did not take", f.Seq, sig.CallID)
+			}
+		case events.FactSignalTaken:
+			var t events.SignalTaken
+			if err := json.Unmarshal(f.Data, &t); err != nil {
+				w.t.Fatal(err)
+			}
+			sig, known := received[t.SignalID]
+			c := w.state.Calls[t.CallID]
+			switch {
+			case !known || taken[t.SignalID] || calls[t.CallID]:
+				w.t.Fatalf("row %d takes signal %s for %s, known %v, taken %v, the call has one %v", f.Seq, t.SignalID, t.CallID, known, taken[t.SignalID], calls[t.CallID])
+			case sig.Name != c.Wait.Name || sig.Key != "" && sig.Key != c.Wait.Key || sig.CallID != "" && sig.CallID != c.CallID:
+				w.t.Fatalf("row %d: signal %+v went to a wait for %+v", f.Seq, sig, c.Wait)
+			case string(c.Done.Result) != string(sig.Data):
+				w.t.Fatalf("row %d: the result is %s, the signal has %s", f.Seq, c.Done.Result, sig.Data)
+			}
+			taken[t.SignalID], calls[t.CallID] = true, true
+		}
+	}
+	for _, sig := range w.state.Signals {
+		if taken[sig.ID] || sig.CallID != "" {
+			w.t.Fatalf("signal %s is kept and taken, or for another's wait", sig.ID)
+		}
+	}
 }
 
 // providerAccepts is the rule book: roles alternate, each call has exactly one

@@ -17,7 +17,7 @@ import (
 type Pending struct {
 	Item   string // unique in the run
 	Kind   string // pendingModel …
-	Detail string // tool, approval id, child run id
+	Detail string // tool, child run id, or what a wait for a signal is for
 }
 
 const (
@@ -53,6 +53,8 @@ func (s *State) PendingItems() []Pending {
 			out = append(out, Pending{Item: "call/" + string(id), Kind: pendingTool, Detail: c.Tool})
 		case callAsked:
 			out = append(out, Pending{Item: "approval/" + string(c.ApprovalID), Kind: pendingApproval, Detail: c.Tool})
+		case callWait:
+			out = append(out, Pending{Item: "signal/" + string(id), Kind: pendingSignal, Detail: waitDetail(c.Wait)})
 		case callDoubt:
 			out = append(out, Pending{Item: "approval/" + string(c.Doubt), Kind: pendingDoubt, Detail: c.Tool})
 		}
@@ -78,6 +80,9 @@ func (s *State) Timers(cancelledAt time.Time) []Timer {
 	}
 	if s.Cancel != nil && s.CancelSeq > 0 {
 		out = append(out, Timer{Name: cancelTimer(s.CancelSeq), Due: cancelledAt.Add(cancelGrace)})
+	}
+	for _, c := range s.waits() {
+		out = append(out, Timer{Name: waitTimer(c), Due: c.Wait.Until})
 	}
 	return out
 }
@@ -139,13 +144,17 @@ func (s *State) Waiting() string {
 			first[p.Kind] = p.Detail
 		}
 	}
-	for _, kind := range []string{pendingDoubt, pendingApproval, pendingTool, pendingChild} {
+	for _, kind := range []string{pendingDoubt, pendingApproval, pendingTool, pendingSignal, pendingChild} {
 		switch n := counts[kind]; {
 		case n == 0:
 		case kind == pendingDoubt:
 			return fmt.Sprintf("a person to say whether %s happened", first[kind])
 		case kind == pendingApproval:
 			return fmt.Sprintf("approval of %s (%d open)", first[kind], n)
+		case kind == pendingSignal && n == 1:
+			return waitingForSignal(first[kind])
+		case kind == pendingSignal:
+			return fmt.Sprintf("%s (%d open)", waitingForSignal(first[kind]), n)
 		case kind == pendingTool:
 			return fmt.Sprintf("tool %s (%d open)", first[kind], n)
 		default:

@@ -44,6 +44,7 @@ type State struct {
 	ToolCalls  int64 // calls that were sent or asked; refused ones cost nothing
 	Usage      events.Usage
 	Raised     map[string]int64 // ceilings lifted by command: "toolCalls", "modelCalls", "tokens"
+	Signals    []events.Signal  // kept until a call takes them, the oldest first
 
 	Retry     *Retry         // a failed model call that waits for its timer
 	Failures  int            // failed model attempts in a row
@@ -67,7 +68,7 @@ type Turn struct {
 type Call struct {
 	events.AskedCall
 	Turn     int
-	State    string // callHeld, callAsked, callSent, callDoubt, callDone
+	State    string // callHeld, callAsked, callSent, callWait, callDoubt, callDone
 	Done     *events.ToolCompleted
 	Doubt    events.ApprovalID   // open question about an unknown outcome
 	Doubts   []events.ApprovalID // every such question of this call
@@ -80,6 +81,7 @@ const (
 	callHeld  = "held"  // not sent: the run was paused
 	callAsked = "asked" // waits for a person's yes
 	callSent  = "sent"  // with the tools service
+	callWait  = "wait"  // waits for a signal
 	callDoubt = "doubt" // outcome unknown, a person was asked
 	callDone  = "done"  // has its one result
 )
@@ -122,6 +124,7 @@ func NewState(id events.RunID, namespace string) *State {
 func (s *State) Clone() *State {
 	c := *s
 	c.Turns = slices.Clip(s.Turns)
+	c.Signals = slices.Clip(s.Signals)
 	c.Calls = cloneValues(s.Calls)
 	c.Items = cloneValues(s.Items)
 	c.Steps = cloneValues(s.Steps)
@@ -172,7 +175,7 @@ func (s *State) apply(f Fact) error {
 	case events.FactChildCompleted:
 		return decodeInto(f, s.childCompleted)
 	case events.FactTimerFired:
-		return decodeInto(f, func(t events.TimerFired) error { s.timerFired(t); return nil })
+		return decodeInto(f, func(t events.TimerFired) error { s.timerFired(t); s.waitTimedOut(f.Seq, t.Timer); return nil })
 	case events.FactPaused:
 		return decodeInto(f, func(p events.Paused) error { s.Pause = &p; return nil })
 	case events.FactResumed:
@@ -188,7 +191,11 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, func(e events.Ending) error { s.Attention = e.Error; return nil })
 	case events.FactCompleted, events.FactFailed, events.FactCancelled, events.FactExpired:
 		return decodeInto(f, func(e events.Ending) error { s.end(f.Kind, e); return nil })
-	case events.FactSignalReceived, events.FactLateResult:
+	case events.FactSignalReceived:
+		return decodeInto(f, func(sig events.Signal) error { s.Signals = append(s.Signals, sig); return nil })
+	case events.FactSignalTaken:
+		return decodeInto(f, func(t events.SignalTaken) error { return s.signalTaken(f.Seq, t) })
+	case events.FactLateResult:
 		return nil
 	}
 	return fmt.Errorf("kind %q is newer than this release", f.Kind)
@@ -224,6 +231,9 @@ func (s *State) route(c *Call) {
 		s.ToolCalls++
 	case events.RouteAsk:
 		c.State = callAsked
+		s.ToolCalls++
+	case events.RouteWait:
+		c.State = callWait
 		s.ToolCalls++
 	case events.RouteHold:
 		c.State = callHeld
@@ -346,7 +356,7 @@ func (s *State) cancelling(seq int64, c events.Cancelling) {
 	s.Cancel, s.CancelSeq, s.Retry = &c, seq, nil
 	for _, call := range s.Calls {
 		switch call.State {
-		case callHeld, callAsked:
+		case callHeld, callAsked, callWait:
 			call.State, call.Since = callDone, seq
 			call.Done = &events.ToolCompleted{CallID: call.CallID, RunID: s.RunID, Tool: call.Tool, Status: events.CallRevoked,
 				Error: &events.Problem{Code: "cancelled", Message: "the run was cancelled before this call began"}}

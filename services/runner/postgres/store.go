@@ -107,8 +107,9 @@ entry AS (
     FROM run, unnest($5::bigint[], $6::text[], $7::text[], $8::boolean[], $9::text[]) AS j(seq, kind, status, inbound, data)),
 gone AS (DELETE FROM runner.pending p USING run WHERE p.run_id = run.run_id AND p.item = ANY($10::text[])),
 open AS (
-    INSERT INTO runner.pending (run_id, namespace, item, kind, detail)
-    SELECT run.run_id, $11, i.item, i.kind, i.detail FROM run, unnest($12::text[], $13::text[], $14::text[]) AS i(item, kind, detail)
+    INSERT INTO runner.pending (run_id, namespace, item, kind, detail, next_nudge)
+    SELECT run.run_id, $11, i.item, i.kind, i.detail,
+        CASE WHEN i.kind = 'signal' THEN 'infinity' ELSE clock_timestamp() + interval '30 s' END FROM run, unnest($12::text[], $13::text[], $14::text[]) AS i(item, kind, detail)
     ON CONFLICT (run_id, item) DO NOTHING),
 off AS (DELETE FROM runner.timers t USING run WHERE t.run_id = run.run_id AND t.timer = ANY($15::text[])),
 armed AS (
