@@ -151,7 +151,7 @@ var credentials = map[string]bool{"authorization": true, "proxy-authorization": 
 
 // textObject is a JSON object of the first value of each name. A value that is
 // not text is left out: nothing a template could carry on.
-func textObject(values map[string][]string, name func(string) string) (json.RawMessage, error) {
+func textObject(values map[string][]string, name func(string) string) json.RawMessage {
 	object := map[string]string{}
 	for k, v := range values {
 		k = name(k)
@@ -160,7 +160,7 @@ func textObject(values map[string][]string, name func(string) string) (json.RawM
 		}
 		object[k] = v[0]
 	}
-	return events.Marshal(object)
+	return events.AppendObject(nil, object)
 }
 
 // APIStart is a request of the API for a run.

@@ -59,11 +59,7 @@ func TestMapWebhook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			values, err := hookValues(request, event)
-			if err != nil {
-				t.Fatal(err)
-			}
-			st, err := mapWebhook(tc.hook, request, event, values)
+			st, err := mapWebhook(tc.hook, request, event, hookValues(request, event))
 			if tc.refused != "" {
 				if r, ok := AsRefusal(err); !ok || r.Code != CodeMapping || !strings.Contains(r.Error(), tc.refused) {
 					t.Errorf("error %v, want %s naming %s", err, CodeMapping, tc.refused)

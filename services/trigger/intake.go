@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,28 +41,26 @@ func readEvent(p Provider, def Webhook, r Request, c Check) (Event, error) {
 // withoutSecrets leaves out the headers that hold what proves the sender: no
 // template and no input may carry them on.
 func withoutSecrets(header http.Header, h redaction) http.Header {
-	kept := header.Clone()
+	kept := header
 	for name, values := range header {
-		for _, value := range values {
-			if h.secret(name, value) {
-				kept.Del(name)
-			}
+		if !slices.ContainsFunc(values, func(value string) bool { return h.secret(name, value) }) {
+			continue
 		}
+		if len(kept) == len(header) {
+			kept = header.Clone()
+		}
+		delete(kept, name)
 	}
 	return kept
 }
 
 // hookValues are what the templates and the filter of a webhook read.
-func hookValues(r Request, event Event) (map[string]json.RawMessage, error) {
-	headers, err := textObject(map[string][]string(r.Header), strings.ToLower)
-	if err != nil {
-		return nil, err
+func hookValues(r Request, event Event) map[string]json.RawMessage {
+	return map[string]json.RawMessage{
+		"body":    event.Body,
+		"headers": textObject(r.Header, strings.ToLower),
+		"query":   textObject(r.Query, func(s string) string { return s }),
 	}
-	query, err := textObject(map[string][]string(r.Query), func(s string) string { return s })
-	if err != nil {
-		return nil, err
-	}
-	return map[string]json.RawMessage{"body": event.Body, "headers": headers, "query": query}, nil
 }
 
 // passes asks the webhook's filter. What it cannot decide passes, and a says so:
@@ -104,10 +103,7 @@ func (s *Service) admit(ctx context.Context, def Webhook, r Request, event Event
 // the entry that is logged by the delivery's own statement; rekey, when set,
 // changes the key, which is returned.
 func (s *Service) admitOne(ctx context.Context, def Webhook, r Request, event Event, a, with *Attempt, rekey func(string) string) (HookAnswer, string, error) {
-	values, err := hookValues(r, event)
-	if err != nil {
-		return HookAnswer{}, "", err
-	}
+	values := hookValues(r, event)
 	if !s.passes(ctx, def, values, a) {
 		return HookAnswer{Filtered: true}, "", nil
 	}

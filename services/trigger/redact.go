@@ -3,7 +3,6 @@ package trigger
 import (
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -24,10 +23,37 @@ type Secretive interface {
 	SecretHeaders(c Check) []string
 }
 
-// secretNames match names whose values are credentials or signatures, of which
-// either could be used by who reads the log. A name too many costs a detail; one
-// too few costs a secret.
-var secretNames = regexp.MustCompile(`(?i)auth|cookie|token|secret|signature|hmac|passw|credential|session|jwt|csrf|api[-_]?key|access[-_]?key|^key$|^sig$|^code$|^state$`)
+// Names whose values are credentials or signatures, of which either could be used
+// by who reads the log: those that hold one of secretParts, and secretWords. A
+// name too many costs a detail; one too few costs a secret.
+var (
+	secretParts = []string{"auth", "cookie", "token", "secret", "signature", "hmac", "passw", "credential", "session", "jwt", "csrf",
+		"apikey", "api-key", "api_key", "accesskey", "access-key", "access_key"}
+	secretWords = []string{"key", "sig", "code", "state"}
+)
+
+// secretName reports whether a name says that its value is secret.
+func secretName(name string) bool {
+	name = foldCase(name)
+	if slices.Contains(harmless, name) {
+		return false
+	}
+	for _, part := range secretParts {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return slices.Contains(secretWords, name)
+}
+
+// foldCase is strings.ToLower that also takes the two letters beyond ASCII that
+// count as s and k whatever the case.
+func foldCase(s string) string {
+	if strings.ContainsAny(s, "\u017f\u212a") {
+		s = strings.NewReplacer("\u017f", "s", "\u212a", "k").Replace(s)
+	}
+	return strings.ToLower(s)
+}
 
 // harmless names look like the above and are ids.
 var harmless = []string{"i-twilio-idempotency-token"}
@@ -53,10 +79,7 @@ func redactionOf(p Provider, c Check) redaction {
 }
 
 func (h redaction) hides(name, value string) bool {
-	if secretNames.MatchString(name) && !slices.Contains(harmless, strings.ToLower(name)) {
-		return true
-	}
-	return h.secret(name, value)
+	return secretName(name) || h.secret(name, value)
 }
 
 // secret reports whether a header holds what proves its sender.

@@ -125,11 +125,7 @@ ORDER BY i.n
 LIMIT 1000`
 
 func insertMany(ctx context.Context, pool *pgxpool.Pool, items []trigger.Delivery) ([]outcome, error) {
-	args, err := batchArgs(items)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := pool.Query(ctx, insertBatch, args...)
+	rows, err := pool.Query(ctx, insertBatch, batchArgs(items)...)
 	if err != nil {
 		return nil, err
 	}
@@ -188,31 +184,26 @@ func findMany(ctx context.Context, pool *pgxpool.Pool, items []trigger.Delivery,
 }
 
 // batchArgs turns rows into columns, in the order of the statement.
-func batchArgs(items []trigger.Delivery) ([]any, error) {
+func batchArgs(items []trigger.Delivery) []any {
 	deliveries := [14][]string{}
 	held := make([]bool, 0, len(items))
 	attempts := attemptBatch{}
 	for _, d := range items {
-		labels, err := events.Marshal(orEmpty(d.Labels))
-		if err != nil {
-			return nil, fmt.Errorf("encode labels: %w", err)
-		}
+		labels := events.AppendObject(nil, d.Labels)
 		for i, text := range [14]string{string(d.ID), d.Namespace, d.Source.Kind, d.Source.Name, d.Key, string(d.Digest), string(d.RunID),
 			d.Ref.Kind, d.Ref.Name, string(d.Ref.Digest), string(d.Input), string(labels), d.Principal, d.TraceParent} {
 			deliveries[i] = append(deliveries[i], text)
 		}
 		held = append(held, d.Held)
 		if d.Attempt != nil {
-			if err := attempts.add(d.Attempt); err != nil {
-				return nil, err
-			}
+			attempts.add(d.Attempt)
 		}
 	}
 	args := make([]any, 0, 39)
 	for _, column := range deliveries {
 		args = append(args, column)
 	}
-	return append(append(args, held), attempts.args()...), nil
+	return append(append(args, held), attempts.args()...)
 }
 
 // attemptBatch is the entries of a batch, by column.
@@ -229,15 +220,8 @@ type attemptBatch struct {
 	tail     [6][]string
 }
 
-func (b *attemptBatch) add(a *trigger.Attempt) error {
-	header, err := events.Marshal(object(a.Header))
-	if err != nil {
-		return fmt.Errorf("encode headers: %w", err)
-	}
-	query, err := events.Marshal(object(a.Query))
-	if err != nil {
-		return fmt.Errorf("encode query: %w", err)
-	}
+func (b *attemptBatch) add(a *trigger.Attempt) {
+	header, query := events.AppendObject(nil, a.Header), events.AppendObject(nil, a.Query)
 	for i, text := range [7]string{string(a.ID), a.Namespace, a.Webhook, string(a.Version), a.Outcome, a.Reason, a.Detail} {
 		b.head[i] = append(b.head[i], text)
 	}
@@ -250,7 +234,6 @@ func (b *attemptBatch) add(a *trigger.Attempt) error {
 	for i, text := range [6]string{a.EventID, a.Key, string(a.RunID), string(a.DeliveryID), string(a.ReplayOf), a.Principal} {
 		b.tail[i] = append(b.tail[i], text)
 	}
-	return nil
 }
 
 func (b *attemptBatch) args() []any {
