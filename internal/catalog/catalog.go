@@ -247,3 +247,8 @@ func (c *Catalog) Schedule(ctx context.Context, namespace string, digest events.
 func (c *Catalog) Budget(ctx context.Context, namespace string, digest events.Digest) (*spec.Budget, error) {
 	return decoded(ctx, c, namespace, spec.KindBudget, digest, func(d *spec.Document) *spec.Budget { return d.Budget })
 }
+
+// MCPServer returns a version of an MCP server.
+func (c *Catalog) MCPServer(ctx context.Context, namespace string, digest events.Digest) (*spec.MCPServer, error) {
+	return decoded(ctx, c, namespace, spec.KindMCPServer, digest, func(d *spec.Document) *spec.MCPServer { return d.MCPServer })
+}

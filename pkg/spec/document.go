@@ -26,15 +26,17 @@ const (
 	KindWebhook  = "webhook"
 	KindSchedule = "schedule"
 	KindBudget   = "budget"
+	// KindMCPServer is a server of tools.
+	KindMCPServer = "mcpserver"
 )
 
 // Kinds lists every kind.
-var Kinds = []string{KindAgent, KindFlow, KindTool, KindModel, KindWebhook, KindSchedule, KindBudget}
+var Kinds = []string{KindAgent, KindFlow, KindTool, KindModel, KindWebhook, KindSchedule, KindBudget, KindMCPServer}
 
 // kindNames maps the kind of a document to the kind of the catalog.
 var kindNames = map[string]string{
 	"Agent": KindAgent, "Flow": KindFlow, "Tool": KindTool, "Model": KindModel,
-	"Webhook": KindWebhook, "Schedule": KindSchedule, "Budget": KindBudget,
+	"Webhook": KindWebhook, "Schedule": KindSchedule, "Budget": KindBudget, "MCPServer": KindMCPServer,
 }
 
 // Metadata names a definition. Namespace is empty on what was decoded from a
@@ -63,13 +65,14 @@ type Document struct {
 	definition definition // the one of Kind
 
 	// Exactly the one of Kind is set.
-	Agent    *Agent
-	Flow     *Flow
-	Tool     *Tool
-	Model    *Model
-	Webhook  *Webhook
-	Schedule *Schedule
-	Budget   *Budget
+	Agent     *Agent
+	Flow      *Flow
+	Tool      *Tool
+	Model     *Model
+	Webhook   *Webhook
+	Schedule  *Schedule
+	Budget    *Budget
+	MCPServer *MCPServer
 }
 
 // Reference is a definition that another one names.
@@ -99,6 +102,7 @@ var (
 	_ definition = (*Webhook)(nil)
 	_ definition = (*Schedule)(nil)
 	_ definition = (*Budget)(nil)
+	_ definition = (*MCPServer)(nil)
 )
 
 func (doc *Document) blank(kind string) definition {
@@ -121,6 +125,9 @@ func (doc *Document) blank(kind string) definition {
 	case KindSchedule:
 		doc.Schedule = &Schedule{}
 		return doc.Schedule
+	case KindMCPServer:
+		doc.MCPServer = &MCPServer{}
+		return doc.MCPServer
 	}
 	doc.Budget = &Budget{}
 	return doc.Budget

@@ -15,6 +15,8 @@ type HTTP struct {
 	// starting with ToolEnvPrefix only. A secret belongs in a header: URLs end
 	// up in logs.
 	URL *Template `json:"url"`
+	// Query adds parameters to the URL.
+	Query map[string]QueryParam `json:"query,omitempty"`
 	// Headers and Body are over ${args...}, ${env...} and ${secret...}.
 	Headers map[string]*Template `json:"headers,omitempty"`
 	Body    *Template            `json:"body,omitempty"` // default "${args}"; none for GET, HEAD and DELETE
@@ -66,6 +68,7 @@ func (h *HTTP) check(d *decoder, s spot) {
 			d.serverPart(s.at("url"), h.URL)
 		}
 	}
+	h.checkQuery(d, s.at("query"))
 	for _, name := range names(h.Headers) {
 		at := s.at("headers", name)
 		if !headerPattern.MatchString(name) {
@@ -87,7 +90,7 @@ func (h *HTTP) check(d *decoder, s spot) {
 		}
 	}
 	for _, t := range h.templates() {
-		if t != h.URL {
+		if t != h.URL && !h.inQuery(t) {
 			d.roots(t, "args", "env", "secret")
 		}
 		h.checkPlaces(d, t)
@@ -98,6 +101,9 @@ func (h *HTTP) templates() []*Template {
 	out := []*Template{h.URL, h.Body}
 	for _, name := range names(h.Headers) {
 		out = append(out, h.Headers[name])
+	}
+	for _, name := range names(h.Query) {
+		out = append(out, h.Query[name].Value)
 	}
 	return out
 }

@@ -137,3 +137,8 @@ func DecodeSchedule(body json.RawMessage) (*Schedule, error) {
 func DecodeBudget(body json.RawMessage) (*Budget, error) {
 	return decodeKind(body, KindBudget, func(d *Document) *Budget { return d.Budget })
 }
+
+// DecodeMCPServer reads the stored body of an MCP server.
+func DecodeMCPServer(body json.RawMessage) (*MCPServer, error) {
+	return decodeKind(body, KindMCPServer, func(d *Document) *MCPServer { return d.MCPServer })
+}

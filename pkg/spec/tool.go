@@ -40,20 +40,22 @@ type Tool struct {
 	Timeout Duration `json:"timeout"`
 	Pool    string   `json:"pool"` // default DefaultPool
 	HTTP    *HTTP    `json:"http,omitempty"`
-	Builtin string   `json:"builtin,omitempty"` // exactly one of HTTP, Builtin and Signal
+	Builtin string   `json:"builtin,omitempty"` // exactly one of HTTP, Builtin, Signal, MCP and NATS
 	// Signal makes a call wait for a signal; the runner answers it.
 	Signal *SignalWait `json:"signal,omitempty"`
+	MCP    *MCP        `json:"mcp,omitempty"`
+	NATS   *NATS       `json:"nats,omitempty"`
 }
 
 func (t *Tool) fill() {
 	if t.InDoubt.Default == "" {
-		t.InDoubt.Default = PolicyRetry
-		if t.Effect == EffectWrite {
-			t.InDoubt.Default = PolicyAsk
-		}
+		t.InDoubt.Default = defaultDoubt(t.Effect)
 	}
 	if t.Approval.Mode == "" {
 		t.Approval.Mode = ApprovalNever
+		if t.MCP != nil { // somebody else's program: a person agrees until the definition says otherwise
+			t.Approval.Mode = ApprovalAlways
+		}
 	}
 	if t.ApprovalExpiresAfter == 0 {
 		t.ApprovalExpiresAfter = Duration(72 * time.Hour)
@@ -99,17 +101,35 @@ func (t *Tool) check(d *decoder, s spot) {
 	d.within(s.at("approvalValidFor"), t.ApprovalValidFor, time.Second, 90*24*time.Hour)
 	d.within(s.at("timeout"), t.Timeout, 100*time.Millisecond, 15*time.Minute)
 	d.name(s.at("pool"), t.Pool)
-	d.exactlyOne(s, map[string]bool{"http": t.HTTP != nil, "builtin": t.Builtin != "", "signal": t.Signal != nil})
+	d.exactlyOne(s, map[string]bool{"http": t.HTTP != nil, "builtin": t.Builtin != "", "signal": t.Signal != nil, "mcp": t.MCP != nil, "nats": t.NATS != nil})
 	if t.HTTP != nil {
 		t.HTTP.check(d, s.at("http"))
 	}
 	if t.Signal != nil {
 		t.Signal.check(d, s.at("signal"), t, s)
 	}
+	if t.MCP != nil {
+		t.MCP.check(d, s.at("mcp"))
+	}
+	if t.NATS != nil {
+		t.NATS.check(d, s.at("nats"))
+	}
 	if t.Builtin != "" && d.oneOf(s.at("builtin"), t.Builtin, Builtins...) && known && t.Effect != EffectRead {
 		d.fail(s.at("effect"), "%s only reads: effect must be read", t.Builtin)
 	}
 }
 
-// References is empty: a tool needs nothing beside it.
-func (t *Tool) References() []Reference { return nil }
+// References names the MCP server of a tool that has one.
+func (t *Tool) References() []Reference {
+	if t.MCP == nil {
+		return nil
+	}
+	return []Reference{{Kind: KindMCPServer, Name: t.MCP.Server, Field: "spec.mcp.server"}}
+}
+
+func defaultDoubt(effect string) string {
+	if effect == EffectWrite {
+		return PolicyAsk
+	}
+	return PolicyRetry
+}

@@ -56,13 +56,13 @@ func wireResource(r console.Resource) Resource {
 
 type listResourcesInput struct {
 	door.PageInput
-	Kind string `query:"kind" enum:"agent,flow,tool,model,webhook,schedule,budget"`
+	Kind string `query:"kind" enum:"agent,flow,tool,model,webhook,schedule,budget,mcpserver"`
 }
 
 type listResourcesOutput struct{ Body door.Page[Resource] }
 
 type resourceInput struct {
-	Kind string `path:"kind" enum:"agent,flow,tool,model,webhook,schedule,budget"`
+	Kind string `path:"kind" enum:"agent,flow,tool,model,webhook,schedule,budget,mcpserver"`
 	Name string `path:"name" maxLength:"120"`
 }
 
