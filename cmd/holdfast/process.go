@@ -125,7 +125,11 @@ func (p *process) healthHandler() http.Handler {
 // are made.
 func (p *process) pool(service string, pool **pgxpool.Pool) {
 	p.part(service+"-database", func(ctx context.Context) (lifecycle.Service, error) {
-		opened, err := pg.Open(ctx, p.database.config(p.databaseURL, service))
+		c := p.database.config(p.databaseURL, service)
+		if p.common.OTLPEndpoint != "" {
+			c.Tracer = pg.NewTracer(p.telemetry.TracerProvider)
+		}
+		opened, err := pg.Open(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -166,6 +170,15 @@ func (p *process) heartbeat(service, worker string, beat **pg.Beat) {
 			return nil
 		})
 		return b, nil
+	})
+}
+
+// needsBus makes the process not ready while NATS is away. Only workers need
+// it: a door accepts and answers without it.
+func (p *process) needsBus(service string) {
+	p.part(service+"-bus", func(context.Context) (lifecycle.Service, error) {
+		p.health.Add(service+"-nats", p.bus.Ready)
+		return lifecycle.Funcs{ServiceName: service + "-bus"}, nil
 	})
 }
 

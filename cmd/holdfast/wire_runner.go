@@ -29,6 +29,7 @@ func (p *process) addRunner() {
 	worker := pg.WorkerName("runner")
 	p.pool("runner", &pool)
 	p.heartbeat("runner", worker, &beat)
+	p.needsBus("runner")
 	p.part("runner", func(context.Context) (lifecycle.Service, error) {
 		out, err := p.services.egress()
 		if err != nil {

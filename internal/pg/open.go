@@ -22,8 +22,7 @@ type Config struct {
 	MaxConns int32
 	// AppName is shown in pg_stat_activity.
 	AppName string
-	// Tracer sees every statement of the pool, otelpgx.NewTracer for instance;
-	// nil traces nothing.
+	// Tracer sees every statement of the pool, see NewTracer; nil traces nothing.
 	Tracer pgx.QueryTracer
 }
 
