@@ -45,6 +45,12 @@ type Fault struct {
 	CutAfter int
 	// ErrorEvent ends the cut stream with an overloaded_error event first.
 	ErrorEvent bool
+	// StallAfter sends nothing more after that many events of a stream, and keeps
+	// the connection until the caller hangs up.
+	StallAfter int
+	// Chunk is the size of the writes of a stream, which may end inside a
+	// character. Zero means one write for an event.
+	Chunk int
 }
 
 // Exchange is one request as the server recorded it.
@@ -236,10 +242,10 @@ func (s *Server) messages(w http.ResponseWriter, req *http.Request, body []byte)
 	s.mu.Lock()
 	s.conversations[key].gave(r.Turn(), b)
 	s.mu.Unlock()
-	s.write(w, e, b, fault)
+	s.write(ctx, w, e, b, fault)
 }
 
-func (s *Server) write(w http.ResponseWriter, e *Exchange, b built, fault Fault) {
+func (s *Server) write(ctx context.Context, w http.ResponseWriter, e *Exchange, b built, fault Fault) {
 	s.sent(e, http.StatusOK, false)
 	if !e.Request.Stream {
 		w.Header().Set("content-type", "application/json")
@@ -257,17 +263,20 @@ func (s *Server) write(w http.ResponseWriter, e *Exchange, b built, fault Fault)
 	}
 	w.Header().Set("content-type", "text/event-stream")
 	w.Header().Set("cache-control", "no-cache")
-	stream := streamWriter{w: w, left: -1}
-	if fault.CutAfter > 0 {
-		stream.left = fault.CutAfter
+	stream := streamWriter{w: w, left: -1, chunk: fault.Chunk}
+	if n := max(fault.CutAfter, fault.StallAfter); n > 0 {
+		stream.left = n
 	}
 	switch err := stream.send(b); {
 	case err == nil:
 		s.sent(e, http.StatusOK, true)
-	case fault.CutAfter > 0 && fault.ErrorEvent:
+	case !errors.Is(err, errFault): // the caller is gone
+	case fault.StallAfter > 0:
+		<-ctx.Done()
+	case fault.ErrorEvent:
 		stream.left = -1
 		_ = stream.event("error", obj{"type": "error", "error": obj{"type": "overloaded_error", "message": "Overloaded"}})
-	case errors.Is(err, errCut):
+	default:
 		panic(errCut)
 	}
 }

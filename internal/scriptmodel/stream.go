@@ -2,40 +2,92 @@ package scriptmodel
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 )
 
 // streamWriter sends the events of one streamed answer and can be cut short.
 type streamWriter struct {
 	w     http.ResponseWriter
-	left  int // events until the cut; negative for none
-	wrote int
+	left  int // events until the fault; negative for none
+	chunk int // bytes of one write; zero means an event
 }
 
-// errCut aborts the connection: net/http closes it without a final chunk.
-var errCut = http.ErrAbortHandler
+var (
+	// errCut aborts the connection: net/http closes it without a final chunk.
+	errCut = http.ErrAbortHandler
+	// errFault says that the events before the fault are written.
+	errFault = errors.New("fault")
+)
 
 func (s *streamWriter) event(name string, data any) error {
 	if s.left == 0 {
-		return errCut
+		return errFault
 	}
 	s.left--
-	if _, err := fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", name, encode(data)); err != nil {
-		return err
+	text := fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, encode(data))
+	size := len(text)
+	if s.chunk > 0 {
+		size = s.chunk
 	}
-	s.wrote++
-	return http.NewResponseController(s.w).Flush()
+	for part := range slices.Chunk(text, size) {
+		if _, err := s.w.Write(part); err != nil {
+			return err
+		}
+		if err := http.NewResponseController(s.w).Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type obj = map[string]any
+
+// The members of the events are in the order in which the provider sends them.
+type (
+	startEvent struct {
+		Type    string     `json:"type"`
+		Message wireAnswer `json:"message"`
+	}
+	blockEvent struct {
+		Type  string `json:"type"`
+		Index int    `json:"index"`
+		Block any    `json:"content_block,omitempty"`
+		Delta any    `json:"delta,omitempty"`
+	}
+	endEvent struct {
+		Type  string `json:"type"`
+		Delta struct {
+			StopReason   string  `json:"stop_reason"`
+			StopSequence *string `json:"stop_sequence"`
+		} `json:"delta"`
+		Usage Usage `json:"usage"`
+	}
+	textBlock struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	thinkingStart struct {
+		Type      string `json:"type"`
+		Thinking  string `json:"thinking"`
+		Signature string `json:"signature"`
+	}
+	callStart struct {
+		Type  string   `json:"type"`
+		ID    string   `json:"id"`
+		Name  string   `json:"name"`
+		Input struct{} `json:"input"`
+	}
+)
 
 // send streams b: text and input in pieces, as the provider does.
 // Source: "Streaming messages" of the provider's reference.
 func (s *streamWriter) send(b built) error {
 	start := wireAnswer{ID: b.id, Type: "message", Role: "assistant", Model: b.model, Content: []json.RawMessage{}, Usage: b.usage}
 	start.Usage.OutputTokens = 1
-	if err := s.event("message_start", obj{"type": "message_start", "message": start}); err != nil {
+	if err := s.event("message_start", startEvent{"message_start", start}); err != nil {
 		return err
 	}
 	if err := s.event("ping", obj{"type": "ping"}); err != nil {
@@ -46,12 +98,9 @@ func (s *streamWriter) send(b built) error {
 			return err
 		}
 	}
-	err := s.event("message_delta", obj{
-		"type":  "message_delta",
-		"delta": obj{"stop_reason": b.stopReason, "stop_sequence": nil},
-		"usage": b.usage,
-	})
-	if err != nil {
+	end := endEvent{Type: "message_delta", Usage: b.usage}
+	end.Delta.StopReason = b.stopReason
+	if err := s.event("message_delta", end); err != nil {
 		return err
 	}
 	return s.event("message_stop", obj{"type": "message_stop"})
@@ -66,31 +115,31 @@ func (s *streamWriter) block(i int, raw json.RawMessage, p Part) error {
 	var deltas []obj
 	switch p.kind {
 	case "thinking":
-		begin = obj{"type": "thinking", "thinking": "", "signature": ""}
+		begin = thinkingStart{Type: "thinking"}
 		for _, piece := range pieces(p.text) {
 			deltas = append(deltas, obj{"type": "thinking_delta", "thinking": piece})
 		}
 		deltas = append(deltas, obj{"type": "signature_delta", "signature": full.Signature})
 	case "tool_use":
-		begin = obj{"type": "tool_use", "id": full.ID, "name": full.Name, "input": obj{}}
+		begin = callStart{Type: "tool_use", ID: full.ID, Name: full.Name}
 		for _, piece := range pieces(string(full.Input)) {
 			deltas = append(deltas, obj{"type": "input_json_delta", "partial_json": piece})
 		}
 	default:
-		begin = obj{"type": "text", "text": ""}
+		begin = textBlock{Type: "text"}
 		for _, piece := range pieces(p.text) {
 			deltas = append(deltas, obj{"type": "text_delta", "text": piece})
 		}
 	}
-	if err := s.event("content_block_start", obj{"type": "content_block_start", "index": i, "content_block": begin}); err != nil {
+	if err := s.event("content_block_start", blockEvent{Type: "content_block_start", Index: i, Block: begin}); err != nil {
 		return err
 	}
 	for _, d := range deltas {
-		if err := s.event("content_block_delta", obj{"type": "content_block_delta", "index": i, "delta": d}); err != nil {
+		if err := s.event("content_block_delta", blockEvent{Type: "content_block_delta", Index: i, Delta: d}); err != nil {
 			return err
 		}
 	}
-	return s.event("content_block_stop", obj{"type": "content_block_stop", "index": i})
+	return s.event("content_block_stop", blockEvent{Type: "content_block_stop", Index: i})
 }
 
 // pieces cuts s into parts of up to 40 characters, never inside one.

@@ -72,6 +72,9 @@ type Request struct {
 	Tools     []NamedTool
 	Entries   []Entry
 	MaxTokens int64
+	// Show takes the answer's pieces as they come, from one goroutine, and never
+	// waits; nil when nobody can see them.
+	Show func(Piece)
 }
 
 // NamedTool is a tool as the model is shown it.
@@ -97,6 +100,7 @@ type Service struct {
 	lag    Lag
 	log    *slog.Logger
 	slots  *Slots
+	live   *liveFeed
 
 	locks  runLocks
 	cache  *stateCache
@@ -114,6 +118,7 @@ type Deps struct {
 	Heart  Heart
 	Defs   Definitions
 	Model  Model
+	Live   Live // nil: answers are not shown while they are written
 	Lag    Lag
 	Log    *slog.Logger
 }
@@ -123,7 +128,7 @@ func New(cfg Config, d Deps) *Service {
 	return &Service{
 		cfg: cfg, worker: d.Worker, store: d.Store, bus: d.Bus, heart: d.Heart, defs: d.Defs, model: d.Model, lag: d.Lag,
 		log:   d.Log.With("worker", d.Worker),
-		slots: NewSlots(cfg.ModelSlots), cache: newStateCache(4096), active: map[events.RunID]int64{},
+		slots: NewSlots(cfg.ModelSlots), live: newLiveFeed(d.Live), cache: newStateCache(4096), active: map[events.RunID]int64{},
 		poolMoved: make(chan struct{}, 1),
 	}
 }
@@ -137,6 +142,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.runTimers(ctx) })
 	wg.Go(func() { s.runDoctor(ctx) })
+	wg.Go(func() { s.live.run(ctx) })
 	wg.Go(func() { s.runPoolWaits(ctx) })
 	wg.Wait()
 	return nil

@@ -111,7 +111,12 @@ func (s *Service) turn(ctx context.Context, c claimed) (again bool, err error) {
 	if err := failpoint.Hit("runner.claimed", string(c.run)); err != nil {
 		return false, err
 	}
+	shown := s.live.attempt(request, l.State.Namespace)
+	if shown != nil {
+		request.Show = shown.show
+	}
 	answer, callErr := s.model.Answer(ctx, request)
+	shown.end(callErr == nil)
 	if callErr != nil && ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}

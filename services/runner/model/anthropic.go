@@ -27,6 +27,9 @@ type Env struct {
 	LookupEnv func(string) (string, bool)
 	ReadFile  func(string) ([]byte, error)
 	HTTP      *http.Client // for the requests to providers; nil means http.DefaultClient
+	// Stall is how long a stream may send nothing, not even a ping; zero means a
+	// minute.
+	Stall time.Duration
 }
 
 // Anthropic speaks the Messages API. It is safe for concurrent use and keeps
@@ -38,8 +41,10 @@ var _ runner.Model = (*Anthropic)(nil)
 // NewAnthropic returns an adapter.
 func NewAnthropic(env Env) *Anthropic { return &Anthropic{env: env} }
 
-// Answer makes one request. The answer's Raw is the response body byte for
-// byte; histories are replayed from it and never through typed values, which
+// Answer makes one request and reads the answer as it is written. The answer's
+// Raw is the provider's message, put together from the stream's own JSON text,
+// or the response body byte for byte from a server that answers without a
+// stream; histories are replayed from it and never through typed values, which
 // drop fields they do not know.
 func (a *Anthropic) Answer(ctx context.Context, r runner.Request) (runner.Answer, error) {
 	key, err := r.Model.APIKey.Resolve(a.env.LookupEnv, a.env.ReadFile)
@@ -53,20 +58,18 @@ func (a *Anthropic) Answer(ctx context.Context, r runner.Request) (runner.Answer
 	client := anthropic.NewClient(a.options(r, config.Secret(key))...)
 	ctx, cancel := context.WithTimeout(ctx, r.Model.Timeout.Std())
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	began := time.Now()
 	var response *http.Response
-	m, err := client.Messages.New(ctx, params, option.WithResponseInto(&response))
-	if err != nil {
+	if err := client.Post(ctx, "v1/messages", params, &response, option.WithJSONSet("stream", true)); err != nil {
 		return runner.Answer{}, modelError(err)
 	}
-	out, err := readMessage(m)
+	out, err := a.read(ctx, giveUp, response, r.Show)
 	if err != nil {
 		return runner.Answer{}, err
 	}
-	out.Duration = time.Since(began)
-	if response != nil {
-		out.RequestID = response.Header.Get("request-id")
-	}
+	out.Duration, out.RequestID = time.Since(began), response.Header.Get("request-id")
 	return out, nil
 }
 
@@ -140,9 +143,9 @@ func entryJSON(e runner.Entry) (json.RawMessage, error) {
 	return events.Marshal(map[string]any{"role": "user", "content": e.User})
 }
 
-// readMessage reads what the loop needs; everything else stays in Raw.
-func readMessage(m *anthropic.Message) (runner.Answer, error) {
-	raw := m.RawJSON()
+// readMessage reads what the loop needs; everything else stays in Raw. The
+// output tokens are whole when counted is set.
+func readMessage(raw string, counted bool) (runner.Answer, error) {
 	var body struct {
 		Model      string `json:"model"`
 		StopReason string `json:"stop_reason"`
@@ -181,6 +184,9 @@ func readMessage(m *anthropic.Message) (runner.Answer, error) {
 	}
 	u := body.Usage
 	out.Usage = events.Usage{InputTokens: u.Input + u.CacheRead + u.CacheWrite, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite, OutputTokens: u.Output}
+	if !counted {
+		out.Usage.OutputTokens, out.Usage.Estimated = max(u.Output, int64(len(raw)/3+1)), true
+	}
 	return out, nil
 }
 
