@@ -72,6 +72,27 @@ func (d toolDefinitions) Tool(ctx context.Context, namespace string, digest even
 	return t, err
 }
 
+// callback is the callback section of a version of an agent or flow.
+func (d toolDefinitions) callback(ctx context.Context, namespace, kind string, digest events.Digest) (*spec.Callback, error) {
+	var section *spec.Callback
+	var err error
+	if kind == events.KindFlow {
+		var f *spec.Flow
+		if f, err = d.catalog.Flow(ctx, namespace, digest); err == nil {
+			section = f.Callback
+		}
+	} else {
+		var a *spec.Agent
+		if a, err = d.catalog.Agent(ctx, namespace, digest); err == nil {
+			section = a.Callback
+		}
+	}
+	if hopeless(err) {
+		err = fmt.Errorf("%w: %w", tools.ErrNoDefinition, err)
+	}
+	return section, err
+}
+
 // startDefinitions reads definitions for the trigger service.
 type startDefinitions struct{ catalog *catalog.Catalog }
 
@@ -84,21 +105,22 @@ func (d startDefinitions) Target(ctx context.Context, namespace, kind, name stri
 		return trigger.Target{}, notDefined(err)
 	}
 	var schema *spec.Schema
+	var callback *spec.Callback
 	switch kind {
 	case events.KindAgent:
 		a, err := d.catalog.Agent(ctx, namespace, v.Digest)
 		if err != nil {
 			return trigger.Target{}, notDefined(err)
 		}
-		schema = a.Input
+		schema, callback = a.Input, a.Callback
 	case events.KindFlow:
 		f, err := d.catalog.Flow(ctx, namespace, v.Digest)
 		if err != nil {
 			return trigger.Target{}, notDefined(err)
 		}
-		schema = f.Input
+		schema, callback = f.Input, f.Callback
 	}
-	return trigger.TargetOf(events.Ref{Kind: kind, Name: name, Digest: v.Digest}, schema), nil
+	return trigger.TargetOf(events.Ref{Kind: kind, Name: name, Digest: v.Digest}, schema, callback), nil
 }
 
 // Webhook implements trigger.Definitions.

@@ -28,7 +28,8 @@ const (
 // may not set it up, because Provision was never called on it.
 var ErrNotProvisioned = errors.New("streams are not set up")
 
-// Provision sets up all streams and durable consumers, one for each tool pool.
+// Provision sets up all streams and durable consumers, one for each tool pool;
+// the pool of callbacks is always among them.
 // It may be called again, by many processes at once and over the settings of an
 // older release. When streams vanish later, this Bus sets them up again with
 // the same pools. It waits for a connection until ctx ends.
@@ -40,7 +41,7 @@ func (b *Bus) Provision(ctx context.Context, pools []string) error {
 	}
 	b.provisioning.Lock()
 	defer b.provisioning.Unlock()
-	all := slices.Concat(b.pools, pools)
+	all := slices.Concat(b.pools, pools, []string{events.PoolCallbacks})
 	slices.Sort(all)
 	all = slices.Compact(all)
 	if err := b.provision(ctx, all); err != nil {

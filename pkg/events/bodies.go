@@ -61,6 +61,7 @@ type StartRun struct {
 	Trigger   Trigger           `json:"trigger"`
 	Principal string            `json:"principal,omitempty"`
 	Parent    *Parent           `json:"parent,omitempty"`
+	Callback  *Callback         `json:"callback,omitempty"`
 	// AcceptedAt is when a door took the start, by the database clock.
 	AcceptedAt time.Time `json:"accepted_at"`
 }
@@ -77,6 +78,9 @@ type StartRequest struct {
 	Flow   string            `json:"flow,omitempty"`
 	Input  json.RawMessage   `json:"input"`
 	Labels map[string]string `json:"labels,omitempty"`
+	// Callback is where the run's end is posted to, when the definition takes
+	// callbacks.
+	Callback *Callback `json:"callback,omitempty"`
 }
 
 // Command is an operator's request about a run. Its message ID is

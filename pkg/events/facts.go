@@ -28,6 +28,9 @@ const (
 	FactCancelled       = "run_cancelled"
 	FactExpired         = "run_expired"
 	FactLateResult      = "late_result"
+	// FactCallback comes after the end, at most once, and leaves the end as it
+	// is. Body: ToolCompleted.
+	FactCallback = "callback_completed"
 )
 
 // Statuses of a run.
@@ -82,6 +85,7 @@ type RunStarted struct {
 	Trigger    Trigger           `json:"trigger"`
 	Principal  string            `json:"principal,omitempty"`
 	Parent     *Parent           `json:"parent,omitempty"`
+	Callback   *Callback         `json:"callback,omitempty"` // where its end is posted to
 	AcceptedAt time.Time         `json:"accepted_at"`
 }
 

@@ -62,6 +62,7 @@ func Facts() []FactKind {
 		{FactFailed, "The run ended with an error.", body[Ending]},
 		{FactCancelled, "The run ended because it was cancelled.", body[Ending]},
 		{FactExpired, "The run ended because its time was over.", body[Ending]},
+		{FactCallback, "The ledger is done with the call that posts the run's end; the end stays as it is.", body[ToolCompleted]},
 		{FactLateResult, "Something arrived after the end, and changed nothing.", body[LateResult]},
 	}
 }

@@ -23,6 +23,7 @@ type Agent struct {
 	// MaxTokens bounds one answer; zero means the model's own.
 	MaxTokens int64       `json:"maxTokens,omitempty"`
 	Budget    AgentBudget `json:"budget"`
+	Callback  *Callback   `json:"callback,omitempty"` // nil: a start may name none
 }
 
 // AgentBudget holds the ceilings of one run. Zero means no ceiling, but for
@@ -56,6 +57,7 @@ func (a *Agent) check(d *decoder, s spot) {
 		}
 	}
 	d.nameList(s.at("tools"), a.Tools, 100)
+	a.Callback.check(d, s.at("callback"))
 	d.nameList(s.at("budget", "pools"), a.Budget.Pools, 10)
 	d.between(s.at("maxTokens"), a.MaxTokens, 0, 1_000_000)
 	d.between(s.at("budget", "toolCalls"), a.Budget.ToolCalls, 0, 1_000_000)

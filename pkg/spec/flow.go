@@ -19,6 +19,8 @@ type Flow struct {
 	Metadata `json:"-"`
 	Input    *Schema `json:"input,omitempty"`
 	Steps    []Step  `json:"steps"`
+	// Callback is nil when a start may name none.
+	Callback *Callback `json:"callback,omitempty"`
 }
 
 // Step starts one agent, once or for each item of a list.
@@ -72,6 +74,7 @@ func (f *Flow) Step(name string) *Step {
 }
 
 func (f *Flow) check(d *decoder, s spot) {
+	f.Callback.check(d, s.at("callback"))
 	steps := s.at("steps")
 	d.require(steps, len(f.Steps) > 0, "at least one step")
 	if len(f.Steps) > 100 {

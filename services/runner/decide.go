@@ -79,6 +79,8 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 	d := &decision{state: s.Clone(), cause: in.Cause, worker: worker, now: now}
 	var err error
 	switch {
+	case in.Tool != nil && s.owesCallback() && in.Tool.CallID == s.callbackID():
+		err = d.add(events.FactCallback, *in.Tool, true)
 	case s.End != "":
 		err = d.late(in)
 	case in.Start != nil:

@@ -145,6 +145,16 @@ func (w *world) answerLater(m events.Message) {
 	}
 }
 
+// bodyOf is what went out under an id.
+func (w *world) bodyOf(id string) json.RawMessage {
+	for _, m := range w.sent {
+		if m.ID == id {
+			return m.Data
+		}
+	}
+	return nil
+}
+
 func (w *world) decode(m events.Message, v any) {
 	if err := json.Unmarshal(m.Data, v); err != nil {
 		w.t.Fatal(err)
@@ -175,6 +185,9 @@ func TestDecide_EveryPrefixOfEveryJournalIsSound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		plan, body := purePlan(t)
+		if rapid.Bool().Draw(t, "callback") {
+			body.Callback = &events.Callback{URL: "https://example.com/in"}
+		}
 		w := &world{t: t, plan: plan, state: NewState(testRun, "default"), waited: map[events.CallID]bool{}}
 		w.take(Decide(w.state, plan, Input{Cause: "start:" + string(testRun), Type: events.TypeStartRun, Start: &Start{Body: body}, Original: &events.StartRun{}}, "w", testTime))
 		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -222,6 +235,11 @@ func (w *world) step(n int) {
 
 func (w *world) check() {
 	s := w.state
+	if owed := s.End != "" && s.Started.Callback != nil && s.Posted == nil; owed != (s.End != "" && len(s.PendingItems()) > 0) {
+		w.t.Fatalf("an ended run has the pending items %v, its callback is owed: %t", s.PendingItems(), owed)
+	} else if m, ok := Nudge(s, w.plan, pendingCallback, 1); ok != owed || owed && string(m.Data) != string(w.bodyOf("call:"+string(s.callbackID()))) {
+		w.t.Fatalf("the callback, owed: %t, is asked about with %s", owed, m.Data)
+	}
 	if s.ToolCalls > w.plan.Agent.Budget.ToolCalls {
 		w.t.Fatalf("%d tool calls begun, the budget is %d", s.ToolCalls, w.plan.Agent.Budget.ToolCalls)
 	}
@@ -238,7 +256,7 @@ func (w *world) check() {
 func (w *world) checkJournal(plan *Plan) {
 	t := w.t
 	s := NewState(testRun, "default")
-	ended := ""
+	ended, posted := "", 0
 	for _, f := range w.journal {
 		if err := s.Apply(f); err != nil {
 			t.Fatal(err)
@@ -246,7 +264,10 @@ func (w *world) checkJournal(plan *Plan) {
 		if got := s.Status(); got != f.Status {
 			t.Fatalf("row %d says %s, folding says %s", f.Seq, f.Status, got)
 		}
-		if ended != "" && f.Kind != events.FactLateResult {
+		if f.Kind == events.FactCallback {
+			posted++
+		}
+		if ended != "" && f.Kind != events.FactLateResult && (f.Kind != events.FactCallback || posted > 1 || s.Started.Callback == nil) {
 			t.Fatalf("row %d %s after the end", f.Seq, f.Kind)
 		}
 		ended = s.End

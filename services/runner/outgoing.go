@@ -229,6 +229,7 @@ func (o *outbox) ended(e events.Ending) {
 		o.put(events.RunSubject(p.RunID, events.RunChildCompleted), "child:"+string(o.s.RunID), events.TypeChildCompleted, string(p.RunID),
 			events.ChildCompleted{RunID: p.RunID, Item: p.Item, Child: o.s.RunID, Status: o.s.End, Output: e.Output, Error: e.Error})
 	}
+	o.postEnd()
 }
 
 func (s *State) openItems() []*Item {
@@ -270,6 +271,10 @@ func Nudge(s *State, plan *Plan, item string, n int) (events.Message, bool) {
 			case c.State == callDoubt && c.Doubt == events.ApprovalID(id):
 				o.askDoubt(c, c.Doubt, *c.Done)
 			}
+		}
+	case pendingCallback:
+		if s.owesCallback() {
+			o.postEnd()
 		}
 	case "child":
 		if it, ok := s.Items[id]; ok && it.Done == nil {

@@ -26,6 +26,7 @@ const (
 	pendingApproval = "approval"
 	pendingDoubt    = "doubt"
 	pendingChild    = "child"
+	pendingCallback = "callback" // of a run that has ended
 )
 
 // Timer is one wake-up that a run waits for.
@@ -40,6 +41,9 @@ const cancelGrace = 30 * time.Second
 
 // PendingItems lists what the state waits for, in a stable order.
 func (s *State) PendingItems() []Pending {
+	if s.owesCallback() {
+		return []Pending{{Item: pendingCallback, Kind: pendingCallback, Detail: s.Started.Callback.URL}}
+	}
 	if s.End != "" {
 		return nil
 	}

@@ -53,7 +53,9 @@ type State struct {
 	CancelSeq int64
 	Attention *events.Problem
 	End       string // final status, empty before the end
+	EndSeq    int64  // row of the end
 	Ending    events.Ending
+	Posted    *events.ToolCompleted // what became of the callback, after the end
 
 	Causes map[string]int64 // inbound causes and the row that recorded each
 }
@@ -190,7 +192,9 @@ func (s *State) apply(f Fact) error {
 	case events.FactAttention:
 		return decodeInto(f, func(e events.Ending) error { s.Attention = e.Error; return nil })
 	case events.FactCompleted, events.FactFailed, events.FactCancelled, events.FactExpired:
-		return decodeInto(f, func(e events.Ending) error { s.end(f.Kind, e); return nil })
+		return decodeInto(f, func(e events.Ending) error { s.end(f.Seq, f.Kind, e); return nil })
+	case events.FactCallback:
+		return decodeInto(f, func(t events.ToolCompleted) error { s.Posted = &t; return nil })
 	case events.FactSignalReceived:
 		return decodeInto(f, func(sig events.Signal) error { s.Signals = append(s.Signals, sig); return nil })
 	case events.FactSignalTaken:
@@ -366,8 +370,8 @@ func (s *State) cancelling(seq int64, c events.Cancelling) {
 	}
 }
 
-func (s *State) end(kind string, e events.Ending) {
-	s.Ending = e
+func (s *State) end(seq int64, kind string, e events.Ending) {
+	s.Ending, s.EndSeq = e, seq
 	s.Attention, s.Pause = nil, nil
 	s.End = map[string]string{
 		events.FactCompleted: events.StatusCompleted, events.FactFailed: events.StatusFailed,

@@ -74,6 +74,9 @@ func (s *Service) prepare(ctx context.Context, st Start) (Delivery, error) {
 	if err := checkInput(target, st.Input, s.cfg.MaxBody); err != nil {
 		return Delivery{}, err
 	}
+	if err := checkCallback(target, st.Callback); err != nil {
+		return Delivery{}, err
+	}
 	st.Key = deliveryKey(st.Key)
 	return newDelivery(st, target.Ref, telemetry.TraceParent(ctx))
 }

@@ -38,12 +38,14 @@ type Target struct {
 	Ref events.Ref
 	// Validate lists what is wrong with an input by the target's JSON Schema.
 	Validate func(json.RawMessage) []Place
+	// Callback is nil when the target takes no callbacks.
+	Callback *spec.Callback
 }
 
 // TargetOf is a version of an agent or flow whose input must fit a schema; nil
-// takes everything.
-func TargetOf(ref events.Ref, input *spec.Schema) Target {
-	return Target{Ref: ref, Validate: func(value json.RawMessage) []Place {
+// takes everything. callback is its callback section, nil without one.
+func TargetOf(ref events.Ref, input *spec.Schema, callback *spec.Callback) Target {
+	return Target{Ref: ref, Callback: callback, Validate: func(value json.RawMessage) []Place {
 		var places []Place
 		for _, v := range input.Validate(value) {
 			places = append(places, Place{Path: "input" + strings.TrimPrefix(v.Path, "$"), Message: v.Message})
@@ -60,6 +62,7 @@ type Webhook struct {
 	Secrets         []spec.SecretRef
 	Check           Check // without the secrets themselves
 	Kind, Target    string
+	Signal          *spec.SignalSend // instead of a target
 	Input           *spec.Template
 	Labels          map[string]*spec.Template
 	Dedupe          *spec.Template // nil: the provider's id
@@ -77,7 +80,7 @@ func WebhookOf(namespace, name string, digest events.Digest, w *spec.Webhook) We
 	def := Webhook{
 		Namespace: namespace, Name: name, Digest: digest, Provider: w.Provider, Secrets: w.Secrets,
 		Check: Check{Tolerance: w.Tolerance.Std(), PublicURL: w.PublicURL},
-		Kind:  kind, Target: target, Input: w.Input, Labels: w.Labels, Dedupe: w.Dedupe, Paused: w.Paused,
+		Kind:  kind, Target: target, Signal: w.Signal, Input: w.Input, Labels: w.Labels, Dedupe: w.Dedupe, Paused: w.Paused,
 		Filter: w.Filter, Batch: w.Batch, EmptyBody: w.EmptyBody, MaxBody: int64(w.MaxBody), Limits: Limits{InFlight: w.MaxInFlight},
 	}
 	if w.Signature != nil {

@@ -36,13 +36,13 @@ func (d definitions) Target(ctx context.Context, namespace, kind, name string) (
 		if err != nil {
 			return trigger.Target{}, err
 		}
-		return trigger.TargetOf(ref, f.Input), nil
+		return trigger.TargetOf(ref, f.Input, f.Callback), nil
 	}
 	a, err := d.catalog.Agent(ctx, namespace, v.Digest)
 	if err != nil {
 		return trigger.Target{}, err
 	}
-	return trigger.TargetOf(ref, a.Input), nil
+	return trigger.TargetOf(ref, a.Input, a.Callback), nil
 }
 
 func (d definitions) Webhook(ctx context.Context, namespace, name string) (trigger.Webhook, error) {

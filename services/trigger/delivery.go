@@ -51,6 +51,8 @@ type Start struct {
 	Input      json.RawMessage
 	Labels     map[string]string
 	Principal  string
+	// Callback is where the run's end is posted to; empty for nowhere.
+	Callback string
 	// Held keeps the start back until its webhook is no longer paused.
 	Held bool
 	// Limits of its webhook, which may not let it in.
@@ -73,6 +75,7 @@ type Delivery struct {
 	Labels      map[string]string
 	Principal   string
 	TraceParent string
+	Callback    string
 	Held        bool
 	Attempt     *Attempt  // only on its way into the store
 	AcceptedAt  time.Time // by the database's clock
@@ -107,6 +110,7 @@ func newDelivery(st Start, ref events.Ref, traceParent string) (Delivery, error)
 		Labels:      st.Labels,
 		Principal:   st.Principal,
 		TraceParent: traceParent,
+		Callback:    st.Callback,
 		Held:        st.Held,
 	}
 	if a := st.Attempt; a != nil && a.Outcome == "" {
@@ -138,6 +142,7 @@ func StartMessage(d Delivery) (events.Message, error) {
 		Labels:     d.Labels,
 		Trigger:    trigger,
 		Principal:  d.Principal,
+		Callback:   d.callback(),
 		AcceptedAt: d.AcceptedAt.UTC(),
 	})
 	if err != nil {

@@ -42,6 +42,8 @@ const (
 	CodeInvalidLabels   = "invalid_labels"
 	CodeInvalidKey      = "invalid_idempotency_key"
 	CodeKeyReused       = "idempotency_key_reused"
+	CodeInvalidCallback = "invalid_callback"
+	CodeInvalidSignal   = "invalid_signal"
 	CodeMapping         = "mapping_failed"
 	CodeMediaType       = "unsupported_media_type"
 	CodeSignature       = "bad_signature"

@@ -19,6 +19,8 @@ type HookAnswer struct {
 	Reply json.RawMessage // set for a handshake or ping, which starts nothing
 	// Filtered says that the webhook's filter kept the event out.
 	Filtered bool
+	// Signal says that it made a signal, which has the delivery's id, and no run.
+	Signal bool
 	// Items, when set, are the answers for the events of a list, one by one.
 	Items  []HookAnswer
 	Thanks *Thanks // how the sender wants to be answered, when it says
@@ -181,13 +183,18 @@ func (s *Service) API(ctx context.Context, a APIStart) (Accepted, error) {
 		return Accepted{}, err
 	}
 	var request struct {
-		Input  json.RawMessage   `json:"input"`
-		Labels map[string]string `json:"labels"`
+		Input    json.RawMessage   `json:"input"`
+		Labels   map[string]string `json:"labels"`
+		Callback *events.Callback  `json:"callback"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&request); err != nil {
 		return Accepted{}, Refuse(CodeInvalidJSON, `body: %w; send {"input": ..., "labels": {...}}`, err)
+	}
+	callback, err := callbackURL(request.Callback)
+	if err != nil {
+		return Accepted{}, err
 	}
 	if request.Input == nil {
 		request.Input = json.RawMessage("{}")
@@ -207,6 +214,7 @@ func (s *Service) API(ctx context.Context, a APIStart) (Accepted, error) {
 		Name:      a.Name,
 		Input:     request.Input,
 		Labels:    request.Labels,
+		Callback:  callback,
 		Principal: a.Principal,
 	})
 }
@@ -240,6 +248,10 @@ func readMessage(m events.Received) (Start, error) {
 	if (request.Agent == "") == (request.Flow == "") {
 		return Start{}, Refuse(CodeInvalidJSON, "body: name exactly one of agent and flow")
 	}
+	callback, err := callbackURL(request.Callback)
+	if err != nil {
+		return Start{}, err
+	}
 	kind, name := events.KindAgent, request.Agent
 	if request.Flow != "" {
 		kind, name = events.KindFlow, request.Flow
@@ -261,6 +273,7 @@ func readMessage(m events.Received) (Start, error) {
 		Name:      name,
 		Input:     request.Input,
 		Labels:    request.Labels,
+		Callback:  callback,
 	}, nil
 }
 

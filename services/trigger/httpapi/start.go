@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
@@ -75,11 +76,16 @@ func startHeaders() map[string]*huma.Header {
 // in the input passes through a float.
 func startRequest() *huma.RequestBody {
 	return &huma.RequestBody{
-		Description: "The run's input, checked against the JSON Schema of the agent or flow, and its labels.",
+		Description: "The run's input, checked against the JSON Schema of the agent or flow, its labels, and where its end is posted to.",
 		Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{
 			Type: huma.TypeObject,
 			Properties: map[string]*huma.Schema{
 				"input": {Description: "any JSON value; {} when it is absent"},
+				"callback": {
+					Type: huma.TypeObject, Required: []string{"url"}, AdditionalProperties: false,
+					Description: "where the run's end is posted to, signed; only for an agent or flow whose definition has a callback section",
+					Properties:  map[string]*huma.Schema{"url": {Type: huma.TypeString, Format: "uri", MaxLength: new(spec.MaxCallbackURL)}},
+				},
 				"labels": {
 					Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString},
 					Description: fmt.Sprintf("at most %d, keys of 1 to %d bytes, values of at most %d", trigger.MaxLabels, trigger.MaxLabelKey, trigger.MaxLabelValue),

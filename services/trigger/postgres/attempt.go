@@ -26,8 +26,8 @@ ON CONFLICT (attempt_id) DO NOTHING`
 const insertLogged = `
 WITH delivery AS (` + insertDelivery + `),
 attempt AS (` + attemptInto + `
-SELECT $16::text::uuid, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26,
-	$27, $28, $29, $30, $31, $32, $33, $34, $35, nullif($36, ''), nullif($37, '')::uuid, nullif($38, '')::uuid, $39
+SELECT $17::text::uuid, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
+	$28, $29, $30, $31, $32, $33, $34, $35, $36, nullif($37, ''), nullif($38, '')::uuid, nullif($39, '')::uuid, $40
 FROM delivery
 ON CONFLICT (attempt_id) DO NOTHING)
 SELECT accepted_at FROM delivery`

@@ -67,14 +67,14 @@ func scanDeliveryAfter(row pgx.CollectableRow, d *trigger.Delivery, before ...an
 // and an insert whose reply was lost meets its own primary key.
 const insertDelivery = `
 INSERT INTO trigger.deliveries (delivery_id, namespace, source_kind, source_name, dedupe_key, request_digest, run_id,
-	ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held)
-VALUES ($1::text::uuid, $2, $3, $4, nullif($5, ''), $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+	ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback)
+VALUES ($1::text::uuid, $2, $3, $4, nullif($5, ''), $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 ON CONFLICT DO NOTHING
 RETURNING accepted_at`
 
 func insertArgs(d trigger.Delivery) []any {
 	return []any{string(d.ID), d.Namespace, d.Source.Kind, d.Source.Name, d.Key, string(d.Digest), string(d.RunID),
-		d.Ref.Kind, d.Ref.Name, string(d.Ref.Digest), d.Input, orEmpty(d.Labels), d.Principal, d.TraceParent, d.Held}
+		d.Ref.Kind, d.Ref.Name, string(d.Ref.Digest), d.Input, orEmpty(d.Labels), d.Principal, d.TraceParent, d.Held, d.Callback}
 }
 
 func orEmpty(labels map[string]string) map[string]string {
@@ -171,9 +171,9 @@ func (s *Store) one(ctx context.Context, query string, args ...any) (trigger.Del
 }
 
 const listHeld = `
-SELECT DISTINCT namespace, source_name
-FROM trigger.deliveries
-WHERE held
+SELECT namespace, source_name FROM trigger.deliveries WHERE held
+UNION
+SELECT namespace, source_name FROM trigger.signals WHERE held
 ORDER BY namespace, source_name
 LIMIT 1000`
 
@@ -186,7 +186,12 @@ func (s *Store) Held(ctx context.Context) ([]trigger.HookName, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[trigger.HookName])
 }
 
+// A signal's time to be taken begins anew.
 const release = `
+WITH signals AS (
+	UPDATE trigger.signals
+	SET held = false, expires_at = clock_timestamp() + (expires_at - received_at)
+	WHERE held AND source_kind = 'webhook' AND namespace = $1 AND source_name = $2)
 UPDATE trigger.deliveries
 SET held = false, next_announce_at = clock_timestamp()
 WHERE held AND source_kind = 'webhook' AND namespace = $1 AND source_name = $2`

@@ -71,7 +71,7 @@ func deliveryBytes(d trigger.Delivery) int {
 // checkDelivery keeps out what Postgres refuses, so that it spoils no batch. The
 // service has refused it before, with the place named.
 func checkDelivery(d trigger.Delivery) error {
-	for _, text := range []string{d.Namespace, d.Source.Name, d.Key, d.Ref.Name, d.Principal, d.TraceParent} {
+	for _, text := range []string{d.Namespace, d.Source.Name, d.Key, d.Ref.Name, d.Principal, d.TraceParent, d.Callback} {
 		if err := pg.CleanText(text); err != nil {
 			return err
 		}
@@ -89,13 +89,13 @@ func checkDelivery(d trigger.Delivery) error {
 const insertBatch = `
 WITH delivery AS (
 	INSERT INTO trigger.deliveries (delivery_id, namespace, source_kind, source_name, dedupe_key, request_digest, run_id,
-		ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held)
+		ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback)
 	SELECT delivery_id::uuid, namespace, source_kind, source_name, nullif(dedupe_key, ''), request_digest, run_id,
-		ref_kind, ref_name, ref_digest, input::json, labels::jsonb, principal, traceparent, held
+		ref_kind, ref_name, ref_digest, input::json, labels::jsonb, principal, traceparent, held, callback
 	FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
-		$11::text[], $12::text[], $13::text[], $14::text[], $15::boolean[])
+		$11::text[], $12::text[], $13::text[], $14::text[], $15::boolean[], $40::text[])
 		AS i(delivery_id, namespace, source_kind, source_name, dedupe_key, request_digest, run_id,
-			ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held)
+			ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback)
 	ON CONFLICT DO NOTHING
 	RETURNING delivery_id, accepted_at),
 attempt AS (` + attemptInto + `
@@ -187,6 +187,7 @@ func findMany(ctx context.Context, pool *pgxpool.Pool, items []trigger.Delivery,
 func batchArgs(items []trigger.Delivery) []any {
 	deliveries := [14][]string{}
 	held := make([]bool, 0, len(items))
+	callbacks := make([]string, 0, len(items))
 	attempts := attemptBatch{}
 	for _, d := range items {
 		labels := events.AppendObject(nil, d.Labels)
@@ -194,16 +195,16 @@ func batchArgs(items []trigger.Delivery) []any {
 			d.Ref.Kind, d.Ref.Name, string(d.Ref.Digest), string(d.Input), string(labels), d.Principal, d.TraceParent} {
 			deliveries[i] = append(deliveries[i], text)
 		}
-		held = append(held, d.Held)
+		held, callbacks = append(held, d.Held), append(callbacks, d.Callback)
 		if d.Attempt != nil {
 			attempts.add(d.Attempt)
 		}
 	}
-	args := make([]any, 0, 39)
+	args := make([]any, 0, 40)
 	for _, column := range deliveries {
 		args = append(args, column)
 	}
-	return append(append(args, held), attempts.args()...)
+	return append(append(append(args, held), attempts.args()...), callbacks)
 }
 
 // attemptBatch is the entries of a batch, by column.
