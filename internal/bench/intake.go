@@ -81,8 +81,13 @@ func Intake(ctx context.Context, c Config) (_ *Report, err error) {
 		return nil, err
 	}
 	defer pool.Close()
+	m, err := newMeter(database.DataDir())
+	if err != nil {
+		return nil, err
+	}
 	r := &Report{CPUs: runtime.NumCPU(), Postgres: database.Version(), Duration: c.Duration}
-	if err := measureLimits(ctx, c, pool, r); err != nil {
+	r.Load[0] = load()
+	if err := measureLimits(ctx, c, pool, m, r); err != nil {
 		return nil, err
 	}
 	d, err := openDoor(ctx, c, dir, database.URL(), nats.URL())
@@ -90,15 +95,17 @@ func Intake(ctx context.Context, c Config) (_ *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.close(ctx)) }()
-	if err := measureDoor(ctx, c, pool, d, r); err != nil {
+	m.door = d.cmd.Process.Pid
+	if err := measureDoor(ctx, c, pool, d, m, r); err != nil {
 		return nil, err
 	}
+	r.Load[1] = load()
 	r.judge()
 	return r, nil
 }
 
 // measureDoor runs one level after the other.
-func measureDoor(ctx context.Context, c Config, pool *pgxpool.Pool, d *doorProcess, r *Report) error {
+func measureDoor(ctx context.Context, c Config, pool *pgxpool.Pool, d *doorProcess, m meter, r *Report) error {
 	for _, senders := range c.Senders {
 		fmt.Fprintf(c.Progress, "webhooks, %d senders ...\n", senders)
 		if _, err := pool.Exec(ctx, "TRUNCATE trigger.deliveries, trigger.attempts"); err != nil {
@@ -114,6 +121,10 @@ func measureDoor(ctx context.Context, c Config, pool *pgxpool.Pool, d *doorProce
 		if err != nil {
 			return err
 		}
+		begun, err := m.read()
+		if err != nil {
+			return err
+		}
 		s, err := flood(ctx, d.addr, senders, c.Duration)
 		if err != nil {
 			return fmt.Errorf("%d senders: %w\n%s", senders, err, d.tail())
@@ -121,6 +132,11 @@ func measureDoor(ctx context.Context, c Config, pool *pgxpool.Pool, d *doorProce
 		if err := settle(ctx, pool); err != nil {
 			return err
 		}
+		ended, err := m.read()
+		if err != nil {
+			return err
+		}
+		s.cpu = ended.since(begun)
 		after, err := readCounters(ctx, pool)
 		if err != nil {
 			return err

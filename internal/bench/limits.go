@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/pg"
 )
 
-// row is what the limits write: one small row, as text so that keys sort.
+// row is what the limits write: the body of a webhook under a key that sorts.
 type row struct{ id, body string }
 
 const (
@@ -25,13 +25,14 @@ const (
 )
 
 // measureLimits fills in what the machine can do without Holdfast.
-func measureLimits(ctx context.Context, c Config, pool *pgxpool.Pool, r *Report) error {
+func measureLimits(ctx context.Context, c Config, pool *pgxpool.Pool, m meter, r *Report) error {
 	if _, err := pool.Exec(ctx, limitTable); err != nil {
 		return err
 	}
 	var number atomic.Int64
 	next := func() row {
-		return row{fmt.Sprintf("%012d", number.Add(1)), "a small row of a hundred bytes or so, as a start without its input would be: names, digests, times."}
+		n := number.Add(1)
+		return row{fmt.Sprintf("%012d", n), string(appendBody(nil, int(n)))}
 	}
 	single := func(ctx context.Context) error {
 		n := next()
@@ -57,10 +58,19 @@ func measureLimits(ctx context.Context, c Config, pool *pgxpool.Pool, r *Report)
 		if _, err := hammer(ctx, l.clients, c.Duration/10, l.do); err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
+		begun, err := m.read()
+		if err != nil {
+			return err
+		}
 		s, err := hammer(ctx, l.clients, c.Duration, l.do)
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
+		ended, err := m.read()
+		if err != nil {
+			return err
+		}
+		s.cpu = ended.since(begun)
 		*l.into = s.row(l.clients)
 	}
 	if err := group.Stop(ctx); err != nil {

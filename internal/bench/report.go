@@ -18,8 +18,10 @@ type Report struct {
 	CPUs     int           `json:"cpus"`
 	Postgres int           `json:"postgres"`
 	Duration time.Duration `json:"duration_ns"`
-	Limits   Limits        `json:"limits"`
-	Intake   []IntakeRow   `json:"intake"`
+	// Load is the machine's load average of the last minute, before and after.
+	Load   [2]float64  `json:"load"`
+	Limits Limits      `json:"limits"`
+	Intake []IntakeRow `json:"intake"`
 	// MeetsGoal is nil when 64 senders were not measured.
 	MeetsGoal *bool `json:"meets_goal,omitempty"`
 }
@@ -38,7 +40,21 @@ type Row struct {
 	PerSecond float64 `json:"per_second"`
 	P50Ms     float64 `json:"p50_ms"`
 	P99Ms     float64 `json:"p99_ms"`
+	N         int     `json:"n"` // operations
+	CPU       CPU     `json:"cpu_us"`
 }
+
+// CPU is the processor time of one operation in microseconds, by who spent it. It
+// is all 0 where the system does not tell. Other load of the machine changes it
+// little, unlike what is done in a second.
+type CPU struct {
+	Door     float64 `json:"door"`
+	Postgres float64 `json:"postgres"`
+	Bench    float64 `json:"bench"` // the senders or clients; for webhooks also NATS
+}
+
+// Total is the processor time of all.
+func (c CPU) Total() float64 { return c.Door + c.Postgres + c.Bench }
 
 // IntakeRow is one level of senders. What a start costs includes its
 // announcement on NATS.
@@ -49,6 +65,10 @@ type IntakeRow struct {
 	OfSingle        float64 `json:"of_single"`           // of single-row commits/s, by as many clients where that was measured
 	OfGroup         float64 `json:"of_group"`            // of the group-commit limit
 	OfHTTP          float64 `json:"of_http"`             // of requests/s without any work
+	// OfGroupCPU is how many rows of the group-commit limit cost the processor time
+	// of one start, inverted: what OfGroup would be on a machine that has only
+	// processors to wait for. 0 where the system does not tell.
+	OfGroupCPU float64 `json:"of_group_cpu"`
 }
 
 func intakeRow(senders int, s sample, before, after counters) IntakeRow {
@@ -71,6 +91,9 @@ func (r *Report) judge() {
 		row.OfSingle = row.PerSecond / single.PerSecond
 		row.OfGroup = row.PerSecond / r.Limits.Group.PerSecond
 		row.OfHTTP = row.PerSecond / r.Limits.HTTP.PerSecond
+		if start := row.CPU.Total(); start > 0 {
+			row.OfGroupCPU = r.Limits.Group.CPU.Total() / start
+		}
 		if row.Clients == many {
 			meets := row.OfGroup >= goalShare && row.P99Ms < goalP99
 			r.MeetsGoal = &meets
@@ -80,9 +103,9 @@ func (r *Report) judge() {
 
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) error {
-	fmt.Fprintf(w, "%d CPUs, PostgreSQL %d with fsync; servers, door and senders share the machine; %s a row\n\n", r.CPUs, r.Postgres, r.Duration)
+	fmt.Fprintf(w, "%d CPUs, PostgreSQL %d with fsync; servers, door and senders share the machine; %s a row; load %.1f, then %.1f\n\n", r.CPUs, r.Postgres, r.Duration, r.Load[0], r.Load[1])
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "limits of this run\tclients\tper second\tp50 ms\tp99 ms\t\n")
+	fmt.Fprintf(t, "limits of this run\tclients\tn\tper second\tp50 ms\tp99 ms\tCPU us: postgres\tclients\t\n")
 	for _, l := range []struct {
 		name string
 		row  Row
@@ -92,12 +115,17 @@ func (r *Report) Print(w io.Writer) error {
 		{"group commit of one row", r.Limits.Group},
 		{"HTTP answered without work", r.Limits.HTTP},
 	} {
-		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.2f\t%.2f\t\n", l.name, l.row.Clients, l.row.PerSecond, l.row.P50Ms, l.row.P99Ms)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t\n", l.name, l.row.Clients, l.row.N, l.row.PerSecond, l.row.P50Ms, l.row.P99Ms,
+			l.row.CPU.Postgres, l.row.CPU.Bench)
 	}
-	fmt.Fprintf(t, "\t\t\t\t\t\nwebhooks accepted\tsenders\tper second\tp50 ms\tp99 ms\tof single\tof group\tof HTTP\tcommits/start\tWAL B/start\t\n")
+	fmt.Fprintf(t, "\t\t\t\t\t\t\t\t\nwebhooks accepted\tsenders\tn\tper second\tp50 ms\tp99 ms\tof single\tof group\tof HTTP\tcommits/start\tWAL B/start\t\n")
 	for _, i := range r.Intake {
-		fmt.Fprintf(t, "signed, stored, answered 202\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t\n",
-			i.Clients, i.PerSecond, i.P50Ms, i.P99Ms, i.OfSingle, i.OfGroup, i.OfHTTP, i.CommitsPerStart, i.WALBytes)
+		fmt.Fprintf(t, "signed, stored, answered 202\t%d\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t\n",
+			i.Clients, i.N, i.PerSecond, i.P50Ms, i.P99Ms, i.OfSingle, i.OfGroup, i.OfHTTP, i.CommitsPerStart, i.WALBytes)
+	}
+	fmt.Fprintf(t, "\t\t\t\t\t\t\nCPU us of one start\tsenders\tdoor\tpostgres\tsenders and NATS\tgroup row / start\t\n")
+	for _, i := range r.Intake {
+		fmt.Fprintf(t, "with its announcement\t%d\t%.0f\t%.0f\t%.0f\t%.2f\t\n", i.Clients, i.CPU.Door, i.CPU.Postgres, i.CPU.Bench, i.OfGroupCPU)
 	}
 	if err := t.Flush(); err != nil {
 		return err

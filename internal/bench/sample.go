@@ -16,6 +16,7 @@ const mostOps = 2_000_000
 type sample struct {
 	took    []time.Duration // of each operation
 	elapsed time.Duration
+	cpu     spent // of all
 }
 
 // hammer calls do from clients at once until d has passed. The first error ends
@@ -94,7 +95,7 @@ func (s sample) percentile(p float64) time.Duration {
 func (s sample) row(clients int) Row {
 	return Row{
 		Clients: clients, PerSecond: float64(len(s.took)) / max(s.elapsed.Seconds(), 1e-9),
-		P50Ms: ms(s.percentile(50)), P99Ms: ms(s.percentile(99)),
+		P50Ms: ms(s.percentile(50)), P99Ms: ms(s.percentile(99)), N: len(s.took), CPU: s.cpu.each(len(s.took)),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash"
 	"net"
 	"strconv"
 	"strings"
@@ -36,11 +37,13 @@ func flood(ctx context.Context, addr string, senders int, d time.Duration) (samp
 type sender struct {
 	conn net.Conn
 	in   *bufio.Reader
-	out  bytes.Buffer
-	addr string
-	key  []byte
+	mac  hash.Hash
 	id   string
+	at   string // when it was opened; the door takes it for minutes
+	head string // of every request, up to the length of its body
 	n    int
+	// Of one request, kept for the next.
+	out, body, sum []byte
 }
 
 func newSender(ctx context.Context, addr string) (*sender, error) {
@@ -57,32 +60,48 @@ func newSender(ctx context.Context, addr string) (*sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sender{conn: conn, in: bufio.NewReader(conn), addr: addr, key: key, id: "msg_" + rand.Text()}, nil
+	return &sender{
+		conn: conn, in: bufio.NewReader(conn), mac: hmac.New(sha256.New, key), id: "msg_" + rand.Text(), at: strconv.FormatInt(time.Now().Unix(), 10),
+		head: "POST /hooks/" + Webhook + " HTTP/1.1\r\nHost: " + addr + "\r\nUser-Agent: holdfast-bench\r\nContent-Type: application/json\r\nContent-Length: ",
+	}, nil
+}
+
+// appendBody appends the body of webhook n: about two hundred bytes.
+func appendBody(to []byte, n int) []byte {
+	to = append(to, `{"type":"order.created","data":{"order":`...)
+	to = strconv.AppendInt(to, int64(n), 10)
+	return append(to, `,"shop":"shop-17","items":[{"sku":"A-1","count":2}],"note":"a body of about two hundred bytes, as small webhooks have them, with nothing else to say"}}`...)
 }
 
 // send posts one webhook and wants 202.
 func (s *sender) send(context.Context) error {
 	s.n++
 	id := s.id + strconv.Itoa(s.n)
-	at := strconv.FormatInt(time.Now().Unix(), 10)
-	body := fmt.Appendf(nil, `{"type":"order.created","data":{"order":%d,"shop":"shop-17","items":[{"sku":"A-1","count":2}],"note":"a body of about two hundred bytes, as small webhooks have them, with nothing else to say"}}`, s.n)
-	h := hmac.New(sha256.New, s.key)
-	h.Write([]byte(id + "." + at + ".")) // never fails
-	h.Write(body)
-	s.out.Reset()
-	fmt.Fprintf(&s.out, "POST /hooks/%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: holdfast-bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
-		"webhook-id: %s\r\nwebhook-timestamp: %s\r\nwebhook-signature: v1,%s\r\n\r\n", Webhook, s.addr, len(body), id, at, base64.StdEncoding.EncodeToString(h.Sum(nil)))
-	s.out.Write(body)
-	if _, err := s.conn.Write(s.out.Bytes()); err != nil {
+	s.body = appendBody(s.body[:0], s.n)
+	s.out = append(append(append(append(s.out[:0], id...), '.'), s.at...), '.')
+	s.mac.Reset()
+	s.mac.Write(s.out) // never fails
+	s.mac.Write(s.body)
+	s.sum = s.mac.Sum(s.sum[:0])
+	s.out = strconv.AppendInt(append(s.out[:0], s.head...), int64(len(s.body)), 10)
+	s.out = append(append(s.out, "\r\nwebhook-id: "...), id...)
+	s.out = append(append(s.out, "\r\nwebhook-timestamp: "...), s.at...)
+	s.out = base64.StdEncoding.AppendEncode(append(s.out, "\r\nwebhook-signature: v1,"...), s.sum)
+	s.out = append(append(s.out, "\r\n\r\n"...), s.body...)
+	if _, err := s.conn.Write(s.out); err != nil {
 		return err
 	}
 	return s.receive()
 }
 
 func (s *sender) receive() error {
-	status, err := s.in.ReadString('\n')
+	line, err := s.in.ReadSlice('\n')
 	if err != nil {
 		return err
+	}
+	status := ""
+	if !bytes.HasPrefix(line, []byte("HTTP/1.1 202 ")) {
+		status = string(bytes.TrimSpace(line))
 	}
 	length := -1
 	for {
@@ -103,9 +122,9 @@ func (s *sender) receive() error {
 	if length < 0 {
 		return errors.New("answer: it says no Content-Length")
 	}
-	if !strings.HasPrefix(status, "HTTP/1.1 202 ") {
+	if status != "" {
 		rest, err := s.in.Peek(min(length, 400))
-		return errors.Join(fmt.Errorf("answer: %s: %s", strings.TrimSpace(status), rest), err)
+		return errors.Join(fmt.Errorf("answer: %s: %s", status, rest), err)
 	}
 	_, err = s.in.Discard(length)
 	return err
