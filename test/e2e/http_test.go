@@ -42,7 +42,12 @@ func (d *deployment) send(t *testing.T, method, path, token string, body []byte,
 }
 
 func (d *deployment) trySend(t *testing.T, method, path, token string, body []byte, headers map[string]string) (answer, error) {
-	req, err := http.NewRequestWithContext(t.Context(), method, d.edge+path, bytes.NewReader(body))
+	return trySendTo(t, d.edge, method, path, token, body, headers)
+}
+
+// trySendTo is trySend to one process, past the edge.
+func trySendTo(t *testing.T, server, method, path, token string, body []byte, headers map[string]string) (answer, error) {
+	req, err := http.NewRequestWithContext(t.Context(), method, server+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
@@ -66,13 +71,18 @@ func (d *deployment) trySend(t *testing.T, method, path, token string, body []by
 
 // deliver signs a delivery by the Standard Webhooks rules and sends it.
 func (d *deployment) deliver(t *testing.T, path, id string, body []byte) (answer, error) {
+	return d.trySend(t, http.MethodPost, path, "", body, d.signature(id, body))
+}
+
+// signature is what proves a delivery, by the Standard Webhooks rules.
+func (d *deployment) signature(id string, body []byte) map[string]string {
 	at := strconv.FormatInt(time.Now().Unix(), 10)
 	mac := hmac.New(sha256.New, d.secret)
 	fmt.Fprintf(mac, "%s.%s.%s", id, at, body)
-	return d.trySend(t, http.MethodPost, path, "", body, map[string]string{
+	return map[string]string{
 		"webhook-id": id, "webhook-timestamp": at,
 		"webhook-signature": "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)),
-	})
+	}
 }
 
 // accepted checks a 202 and returns what it says.
