@@ -43,6 +43,7 @@ func (p *process) addRunner() {
 			Heart:  beat,
 			Defs:   runDefinitions{catalog.New(pool)},
 			Model:  model.All(model.Env{LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, HTTP: &http.Client{Transport: egress.Transport(out)}}),
+			Live:   p.bus,
 			Lag:    backlog{p.bus},
 			Log:    p.log.With(telemetry.KeyService, "runner"),
 		})

@@ -179,3 +179,47 @@ func TestPublishLive(t *testing.T) {
 		t.Errorf("got %v, %v", m, err)
 	}
 }
+
+// TestListenLive: a listener goes on after the server was away, and hears
+// nothing after it stopped.
+func TestListenLive(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	speaker, listener := s.connect("speaker"), s.connect("listener")
+	heard := make(chan string, 100)
+	stop, err := listener.ListenLive("hf.live.x", func(data []byte) { heard <- string(data) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrives := func(text string) {
+		t.Helper()
+		eventually(t, 10*time.Second, text, func() bool {
+			_ = speaker.PublishLive("hf.live.x", []byte(text)) // lost while the line is down
+			_ = speaker.PublishLive("hf.live.y", []byte("another run"))
+			select {
+			case got := <-heard:
+				return got == text
+			case <-time.After(20 * time.Millisecond):
+				return false
+			}
+		})
+	}
+	arrives("first")
+	s.stop()
+	s.start()
+	arrives("second")
+	stop()
+	eventually(t, 10*time.Second, "both lines", func() bool { return speaker.Ready(t.Context()) == nil && listener.Ready(t.Context()) == nil })
+	for len(heard) > 0 {
+		<-heard
+	}
+	if err := speaker.PublishLive("hf.live.x", []byte("third")); err != nil {
+		t.Fatal(err)
+	}
+	if speaker.Ready(t.Context()) != nil || listener.Ready(t.Context()) != nil {
+		t.Fatal("not connected")
+	}
+	if len(heard) != 0 {
+		t.Errorf("heard %q after the stop", <-heard)
+	}
+}

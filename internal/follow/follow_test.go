@@ -50,8 +50,7 @@ func (m *memory) append(status string) events.RunEvent {
 }
 
 func newTestFollower(m *memory) *Follower {
-	log := slog.New(slog.DiscardHandler)
-	s := &Follower{history: m, hub: NewHub(log)}
+	s := New(nil, m, slog.New(slog.DiscardHandler))
 	s.hub.begin("e1", 0)
 	return s
 }

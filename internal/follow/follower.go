@@ -10,13 +10,14 @@ type Follower struct {
 	tail    Tail
 	history History
 	hub     *Hub
+	live    *liveHub
 }
 
 // New returns a follower that has heard nothing yet; Run listens. Without a
 // tail (nil) a run is still followed, by looking at its history every two
 // seconds, and there is no feed.
 func New(tail Tail, history History, log *slog.Logger) *Follower {
-	return &Follower{tail: tail, history: history, hub: NewHub(log)}
+	return &Follower{tail: tail, history: history, hub: NewHub(log), live: newLiveHub(tail, log)}
 }
 
 // Run listens to the tail until ctx ends.

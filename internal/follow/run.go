@@ -29,8 +29,21 @@ const (
 // first; then the hub says what is new, and where it skips a number or left out
 // a large body the history is read again. idle is called at least every two seconds while nothing happens.
 func (f *Follower) Follow(ctx context.Context, namespace string, run events.RunID, after int64, emit func(events.RunEvent) error, idle func() error) error {
+	return f.follow(ctx, namespace, run, after, emit, nil, idle)
+}
+
+// follow also hands what is shown of the answers that are being written to
+// show, when it is not nil, as far as it arrives.
+func (f *Follower) follow(ctx context.Context, namespace string, run events.RunID, after int64, emit func(events.RunEvent) error, show func(events.Delta) error, idle func() error) error {
 	sub := f.hub.Subscribe(run)
 	defer func() { sub.Close() }()
+	var pieces <-chan events.Delta
+	if show != nil {
+		c, stop := f.live.subscribe(run)
+		defer stop()
+		pieces = c
+	}
+	screen := view{namespace: namespace}
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 
@@ -43,6 +56,7 @@ func (f *Follower) Follow(ctx context.Context, namespace string, run events.RunI
 			return err
 		}
 		next, ended = next+1, events.Ended(e.Status)
+		screen.row(e)
 		return nil
 	}
 	read := func() error {
@@ -82,6 +96,12 @@ func (f *Follower) Follow(ctx context.Context, namespace string, run events.RunI
 			}
 			if !ended {
 				if err := idle(); err != nil {
+					return err
+				}
+			}
+		case d := <-pieces:
+			for _, d := range screen.take(d) {
+				if err := show(d); err != nil {
 					return err
 				}
 			}

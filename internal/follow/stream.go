@@ -18,13 +18,29 @@ type Sink interface {
 	Beat() error
 }
 
+// EventDelta is the type of the events that carry an events.Delta. They have no
+// id, so a reader resumes after the last row of the journal that it saw.
+const EventDelta = "delta"
+
 // Stream writes every event of a run after seq to sink, id = seq without a gap,
-// and "event: end" with the final status when the run has ended. It returns
-// when that is written, ctx ends, or sink or the history fails; the reader may
-// resume after the last id that it saw.
-func (f *Follower) Stream(ctx context.Context, namespace string, run events.RunID, after int64, sink Sink) error {
+// and "event: end" with the final status when the run has ended. With live set
+// the answers that are being written come between them as "event: delta". It
+// returns when the end is written, ctx ends, or sink or the history fails; the
+// reader may resume after the last id that it saw.
+func (f *Follower) Stream(ctx context.Context, namespace string, run events.RunID, after int64, live bool, sink Sink) error {
 	status, wrote := "", time.Now()
-	err := f.Follow(ctx, namespace, run, after,
+	var show func(events.Delta) error
+	if live {
+		show = func(d events.Delta) error {
+			data, err := events.Marshal(d)
+			if err != nil {
+				return nil
+			}
+			wrote = time.Now()
+			return sink.Send("", EventDelta, data)
+		}
+	}
+	err := f.follow(ctx, namespace, run, after,
 		func(e events.RunEvent) error {
 			data, err := events.Marshal(e)
 			if err != nil {
@@ -33,6 +49,7 @@ func (f *Follower) Stream(ctx context.Context, namespace string, run events.RunI
 			status, wrote = e.Status, time.Now()
 			return sink.Send(strconv.FormatInt(e.Seq, 10), "", data)
 		},
+		show,
 		func() error {
 			if time.Since(wrote) < beatEvery {
 				return nil

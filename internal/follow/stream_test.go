@@ -37,7 +37,7 @@ func TestStream_EndsWithTheFinalStatus(t *testing.T) {
 	defer cancel()
 	s := &sink{}
 	done := make(chan error, 1)
-	go func() { done <- f.Stream(ctx, "default", theRun, 0, s) }()
+	go func() { done <- f.Stream(ctx, "default", theRun, 0, true, s) }()
 	for i, status := range []string{events.StatusQueued, events.StatusRunning, events.StatusCompleted} {
 		f.hub.publish(received(t, uint64(i+1), m.append(status)))
 	}
@@ -51,7 +51,7 @@ func TestStream_EndsWithTheFinalStatus(t *testing.T) {
 		t.Errorf("the end says %s, want %s", s.data[3], want)
 	}
 	again := &sink{} // of a run that had ended before
-	if err := f.Stream(ctx, "default", theRun, 3, again); err != nil || len(again.got) != 1 || again.data[0] != s.data[3] {
+	if err := f.Stream(ctx, "default", theRun, 3, false, again); err != nil || len(again.got) != 1 || again.data[0] != s.data[3] {
 		t.Errorf("after the end came %v %v, %v", again.got, again.data, err)
 	}
 }

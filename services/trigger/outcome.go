@@ -34,7 +34,7 @@ func (s *Service) Await(ctx context.Context, namespace string, run events.RunID)
 }
 
 // Stream writes every event of a run that the API started to sink, from the
-// first one on, and "event: end". It waits for a run that no runner has yet.
+// first one on, what the model writes meanwhile, and "event: end". It waits for a run that no runner has yet.
 func (s *Service) Stream(ctx context.Context, namespace string, run events.RunID, sink follow.Sink) error {
-	return s.follower.Stream(ctx, namespace, run, 0, sink)
+	return s.follower.Stream(ctx, namespace, run, 0, true, sink)
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,10 +21,13 @@ func (a *api) streams() {
 	after := door.QueryText("after", "as Last-Event-ID, which counts more")
 	a.door.RawOperation(huma.Operation{
 		OperationID: "stream-run", Method: http.MethodGet, Path: "/v1/runs/{id}/events", Summary: "Follow one run's events", Tags: []string{"runs"},
-		Description: "Every event after Last-Event-ID, then new ones as they happen, once each and in order. The stream ends after the run's end.",
-		Parameters:  []*huma.Param{door.PathText("id", "of the run"), last, after},
+		Description: "Every event after Last-Event-ID, then new ones as they happen, once each and in order. The stream ends after the run's end. " +
+			"Between them come pieces of the answer that the model is writing, as \"event: delta\" without an id: they are not kept, some may be missing " +
+			"(n has a gap), and the event model_answered replaces them. docs/streaming.md says more.",
+		Parameters: []*huma.Param{door.PathText("id", "of the run"), last, after, door.QueryText("live", "false: no pieces of answers. Default: true")},
 		Responses: map[string]*huma.Response{
-			"200": door.EventStream("id = the event's number in the run, data = the event; \"event: end\" with run_id and status is last"),
+			"200": door.EventStream("id = the event's number in the run, data = the event; \"event: delta\", data = {run_id, namespace, epoch, turn, n, index, " +
+				"kind: text, thinking, tool_call or reset, tool, text}; \"event: end\" with run_id and status is last"),
 		},
 	}, authn.Viewer, http.HandlerFunc(a.runEvents))
 	a.door.RawOperation(huma.Operation{
@@ -37,7 +41,8 @@ func (a *api) streams() {
 }
 
 // runEvents streams one run: every event after Last-Event-ID (or ?after=), then
-// new ones, id = seq without a gap, and "event: end" after the run's end.
+// new ones, id = seq without a gap, and "event: end" after the run's end. What
+// the model writes meanwhile comes between them, unless ?live=false.
 func (a *api) runEvents(w http.ResponseWriter, r *http.Request) {
 	id := events.RunID(r.PathValue("id"))
 	if !id.Valid() {
@@ -47,6 +52,11 @@ func (a *api) runEvents(w http.ResponseWriter, r *http.Request) {
 	after, err := lastSeq(r)
 	if err != nil {
 		door.Fail(w, r, err)
+		return
+	}
+	live, err := strconv.ParseBool(cmp.Or(r.URL.Query().Get("live"), "true"))
+	if err != nil {
+		door.Fail(w, r, door.Error(http.StatusBadRequest, door.CodeBadRequest, "live is true or false"))
 		return
 	}
 	p, _ := authn.FromContext(r.Context())
@@ -61,7 +71,7 @@ func (a *api) runEvents(w http.ResponseWriter, r *http.Request) {
 		return // the client is gone
 	}
 	// The client, the server or the database may go away; the client resumes.
-	_ = a.console.Stream(ctx, p.Namespace, id, after, stream)
+	_ = a.console.Stream(ctx, p.Namespace, id, after, live, stream)
 }
 
 func lastSeq(r *http.Request) (int64, error) {

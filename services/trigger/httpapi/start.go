@@ -41,7 +41,7 @@ func (a *api) registerStarts(d *door.Door) {
 			RequestBody: startRequest(),
 			Responses: map[string]*huma.Response{
 				"200": {
-					Description: "The run ended while the answer waited for it; or its events, id = seq, as GET /v1/runs/{id}/events has them, with \"event: end\" last",
+					Description: "The run ended while the answer waited for it; or its events, id = seq, as GET /v1/runs/{id}/events has them, pieces of answers included, with \"event: end\" last",
 					Headers:     startHeaders(),
 					Content: map[string]*huma.MediaType{
 						"application/json":  {Schema: door.SchemaOf[finished](d)},
