@@ -1,6 +1,7 @@
 package pgdev
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,9 +16,7 @@ const (
 	// bytes on macOS and 108 on Linux, with the NUL.
 	maxSocketPath = 103
 	socketName    = "/.s.PGSQL.5432.lock" // the longest file beside the socket
-	// farHome is where root keeps clusters whose directory the server's user
-	// cannot reach, such as one below /root.
-	farHome = "/var/lib/holdfast"
+	linkName      = "far"                 // Dir's link to a cluster elsewhere
 )
 
 // home is where one cluster and its socket live, owned by the server's user.
@@ -31,12 +30,12 @@ type home struct {
 }
 
 // openHome finds or makes the directories of the cluster of dir.
-func openHome(dir string, cred *syscall.Credential, throwaway bool) (*home, error) {
-	h := &home{cred: cred, link: filepath.Join(dir, "far"), record: filepath.Join(dir, "socketdir")}
+func openHome(ctx context.Context, dir string, cred *syscall.Credential, throwaway bool) (*home, error) {
+	h := &home{cred: cred, link: filepath.Join(dir, linkName), record: filepath.Join(dir, "socketdir")}
 	base := dir
 	if !reachable(dir, cred) {
 		var err error
-		if base, err = h.openFar(throwaway); err != nil {
+		if base, err = h.openFar(ctx, throwaway); err != nil {
 			return nil, err
 		}
 	}
@@ -45,36 +44,6 @@ func openHome(dir string, cred *syscall.Credential, throwaway bool) (*home, erro
 		return nil, err
 	}
 	return h, h.openSockets(base)
-}
-
-func (h *home) openFar(throwaway bool) (string, error) {
-	if to, err := os.Readlink(h.link); err == nil {
-		if _, err := os.Stat(to); err == nil {
-			h.far = to
-			return to, nil
-		}
-		if err := os.Remove(h.link); err != nil { // the cluster is gone
-			return "", err
-		}
-	}
-	parent := farHome
-	if throwaway {
-		parent = "/tmp"
-	} else if err := os.MkdirAll(parent, 0o711); err != nil {
-		return "", err
-	}
-	far, err := os.MkdirTemp(parent, "pg-")
-	if err != nil {
-		return "", err
-	}
-	if err := errors.Join(os.Chmod(far, 0o711), os.Symlink(far, h.link)); err != nil {
-		return "", errors.Join(err, os.RemoveAll(far))
-	}
-	if !reachable(far, h.cred) {
-		return "", fmt.Errorf("user %d can reach neither the data directory nor %s", h.cred.Uid, far)
-	}
-	h.far = far
-	return far, nil
 }
 
 // openSockets makes the socket's directory below base, or in the temporary

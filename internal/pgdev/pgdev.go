@@ -41,7 +41,8 @@ const (
 type Config struct {
 	// Dir holds the cluster, its log and its lock; created when absent. When
 	// root starts the server and the user it drops to cannot reach Dir, the
-	// cluster lives beside it in /var/lib/holdfast and Dir has a link to it.
+	// cluster lives in /var/lib/holdfast and Dir has a link to it. A cluster
+	// there whose Dir was deleted is removed by the next start that needs one.
 	Dir string
 	Log *slog.Logger // nil = silent
 	// Throwaway makes a cluster that may be lost in a power failure and is
@@ -113,7 +114,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context, cred *syscall.Credential) (err error) {
-	if s.home, err = openHome(s.c.Dir, cred, s.c.Throwaway); err != nil {
+	if s.home, err = openHome(ctx, s.c.Dir, cred, s.c.Throwaway); err != nil {
 		return err
 	}
 	if s.bin, err = findBinaries(ctx, s.home.version()); err != nil {
