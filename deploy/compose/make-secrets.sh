@@ -25,6 +25,8 @@ make() {
 
 make admin-token "hf_$(random)"
 make postgres-password "$(random)"
-make services-password "$(random)"
 make migrate-database-url "postgres://holdfast:$(cat secrets/postgres-password)@postgres:5432/holdfast?sslmode=disable"
-make services-database-url "postgres://holdfast:$(cat secrets/services-password)@postgres:5432/holdfast?sslmode=disable"
+for service in trigger runner tools approvals console; do
+  make "$service-password" "$(random)"
+  make "$service-database-url" "postgres://holdfast_$service:$(cat "secrets/$service-password")@postgres:5432/holdfast?sslmode=disable"
+done

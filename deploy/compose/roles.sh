@@ -1,14 +1,12 @@
 #!/bin/bash
-# Runs once, when the database is made: creates the roles of the services with
-# a password. "holdfast migrate" would create them without one, and leaves
-# those that it finds as they are.
+# Runs once, when the database is made: creates the roles of the services, each
+# with a password of its own. "holdfast migrate" would create them without one,
+# and leaves those that it finds as they are.
 set -eu
-password=$(cat "${SERVICES_PASSWORD_FILE:-/run/secrets/services-password}")
-psql -v ON_ERROR_STOP=1 -v password="$password" --no-psqlrc -q \
-  -U "$POSTGRES_USER" -d "$POSTGRES_DB" <<'SQL'
-CREATE ROLE holdfast_trigger   LOGIN PASSWORD :'password';
-CREATE ROLE holdfast_runner    LOGIN PASSWORD :'password';
-CREATE ROLE holdfast_tools     LOGIN PASSWORD :'password';
-CREATE ROLE holdfast_approvals LOGIN PASSWORD :'password';
-CREATE ROLE holdfast_console   LOGIN PASSWORD :'password';
+secrets=${SECRETS_DIR:-/run/secrets}
+for service in trigger runner tools approvals console; do
+  psql -v ON_ERROR_STOP=1 -v role="holdfast_$service" -v password="$(cat "$secrets/$service-password")" --no-psqlrc -q \
+    -U "$POSTGRES_USER" -d "$POSTGRES_DB" <<'SQL'
+CREATE ROLE :"role" LOGIN PASSWORD :'password';
 SQL
+done

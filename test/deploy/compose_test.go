@@ -2,6 +2,10 @@ package deploy
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"encoding/base64"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,6 +41,9 @@ func compose(t *testing.T) *types.Project {
 	}
 	return project
 }
+
+// roles are the services that connect to Postgres.
+var roles = []string{"approvals", "console", "runner", "tools", "trigger"}
 
 func TestCompose(t *testing.T) {
 	t.Parallel()
@@ -84,8 +91,8 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s is killed after %v, before its own %v are over", name, s.StopGracePeriod, d)
 		}
 		for _, secret := range s.Secrets {
-			if secret.Source != "services-database-url" {
-				t.Errorf("%s sees the secret %s", name, secret.Source)
+			if secret.Source != name+"-database-url" || secret.Target != "database-url" {
+				t.Errorf("%s sees the secret %s as %s", name, secret.Source, secret.Target)
 			}
 		}
 		if name == "edge" {
@@ -143,18 +150,28 @@ func TestCompose_Secrets(t *testing.T) {
 	if token := first["admin-token"]; !strings.HasPrefix(token, "hf_") || len(token) < 40 {
 		t.Errorf("the admin token %q would be refused", token)
 	}
-	for url, password := range map[string]string{"migrate-database-url": "postgres-password", "services-database-url": "services-password"} {
-		c, err := pgx.ParseConfig(first[url])
+	known := map[string]string{}
+	users := map[string]string{"migrate": "holdfast"}
+	for _, s := range roles {
+		users[s] = "holdfast_" + s
+	}
+	for name, user := range users {
+		c, err := pgx.ParseConfig(first[name+"-database-url"])
 		if err != nil {
-			t.Errorf("%s: %v", url, err)
+			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if c.Password != first[password] || c.Host != "postgres" || c.Database != "holdfast" {
-			t.Errorf("%s does not fit: host %s, database %s", url, c.Host, c.Database)
+		password := name + "-password"
+		if name == "migrate" {
+			password = "postgres-password"
 		}
-	}
-	if first["postgres-password"] == first["services-password"] {
-		t.Error("the services have the owner's password")
+		if c.User != user || c.Password == "" || c.Password != first[password] || c.Host != "postgres" || c.Database != "holdfast" {
+			t.Errorf("the URL of %s does not fit: user %s, host %s, database %s", name, c.User, c.Host, c.Database)
+		}
+		if other, taken := known[c.Password]; taken {
+			t.Errorf("%s and %s share a password", name, other)
+		}
+		known[c.Password] = name
 	}
 	info, err := os.Stat(filepath.Join(dir, "secrets"))
 	if err != nil {
@@ -185,12 +202,14 @@ func TestCompose_Roles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte("it's a 'password'"), 0o600); err != nil {
-		t.Fatal(err)
+	secrets := t.TempDir()
+	for _, s := range roles {
+		if err := os.WriteFile(filepath.Join(secrets, s+"-password"), []byte("it's the 'password' of "+s), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "../../deploy/compose/roles.sh")
-	cmd.Env = append(os.Environ(), "SERVICES_PASSWORD_FILE="+password,
+	cmd.Env = append(os.Environ(), "SECRETS_DIR="+secrets,
 		"PGHOST="+conn.Config().Host, "PGPORT="+strconv.Itoa(int(conn.Config().Port)), "POSTGRES_USER="+conn.Config().User, "POSTGRES_DB="+conn.Config().Database)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -198,16 +217,41 @@ func TestCompose_Roles(t *testing.T) {
 	if err := pg.Migrate(t.Context(), s.URL(), nil); err != nil { // the base migration, which leaves them alone
 		t.Fatal(err)
 	}
-	rows, err := conn.Query(t.Context(), `SELECT rolname FROM pg_authid WHERE rolname LIKE 'holdfast\_%' AND rolpassword LIKE 'SCRAM-SHA-256$%' AND rolcanlogin AND NOT rolsuper ORDER BY 1`)
+	for _, s := range roles {
+		var verifier string
+		if err := conn.QueryRow(t.Context(), `SELECT rolpassword FROM pg_authid WHERE rolname = $1 AND rolcanlogin AND NOT rolsuper`, "holdfast_"+s).Scan(&verifier); err != nil {
+			t.Errorf("role of %s: %v", s, err)
+			continue
+		}
+		if !opens(t, verifier, "it's the 'password' of "+s) {
+			t.Errorf("the role of %s has another password than its own", s)
+		}
+	}
+}
+
+// opens reports whether password fits what Postgres keeps of it:
+// SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key>. Source: RFC 5802,
+// section 3.
+func opens(t *testing.T, verifier, password string) bool {
+	t.Helper()
+	part := strings.FieldsFunc(verifier, func(r rune) bool { return r == '$' || r == ':' })
+	if len(part) != 5 || part[0] != "SCRAM-SHA-256" {
+		t.Fatalf("not a SCRAM verifier: %d parts", len(part))
+	}
+	iterations, err := strconv.Atoi(part[1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	salt, err := base64.StdEncoding.DecodeString(part[2])
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"holdfast_approvals", "holdfast_console", "holdfast_runner", "holdfast_tools", "holdfast_trigger"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("roles with a password (-want +got):\n%s", diff)
+	salted, err := pbkdf2.Key(sha256.New, password, salt, iterations, sha256.Size)
+	if err != nil {
+		t.Fatal(err)
 	}
+	mac := hmac.New(sha256.New, salted)
+	mac.Write([]byte("Client Key"))
+	stored := sha256.Sum256(mac.Sum(nil))
+	return base64.StdEncoding.EncodeToString(stored[:]) == part[3]
 }
