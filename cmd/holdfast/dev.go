@@ -41,7 +41,11 @@ servers that run already are left alone. You are admin, on this machine only.
   holdfast dev --database-url postgres://localhost/holdfast --nats-url nats://localhost
 
 Ctrl-C lets work in flight finish; what has not finished goes on at the next
-start. A second Ctrl-C leaves at once, and nothing is lost by that either.`
+start. A second Ctrl-C leaves at once, and nothing is lost by that either.
+
+To begin anew delete the data directory. Started by root below a directory that
+others cannot enter, Postgres keeps its files in /var/lib/holdfast; the next such
+start removes those whose data directory is gone.`
 }
 
 // devPort is where dev listens, and client.DefaultServer looks.
