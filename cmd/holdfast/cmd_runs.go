@@ -48,6 +48,7 @@ type RunsStartCmd struct {
 	Input          string            `env:"-" placeholder:"JSON|@FILE" help:"Input as JSON, @file, or @- for standard input. Default: {}."`
 	Label          map[string]string `env:"-" mapsep:"none" placeholder:"K=V" help:"Label to find the run by; repeat for more, at most 16."`
 	IdempotencyKey string            `env:"-" placeholder:"KEY" help:"The same key starts the same run again instead of a second one."`
+	Callback       string            `env:"-" placeholder:"URL" help:"Post the run's end there, signed; the definition must take callbacks."`
 	Wait           bool              `env:"-" help:"Wait for the end; exit 1 unless the run completed."`
 }
 
@@ -77,7 +78,7 @@ func (c *RunsStartCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd)
 	if err != nil {
 		return err
 	}
-	req := client.StartRequest{Agent: c.Name, Input: input, Labels: c.Label, IdempotencyKey: c.IdempotencyKey}
+	req := client.StartRequest{Agent: c.Name, Input: input, Labels: c.Label, IdempotencyKey: c.IdempotencyKey, CallbackURL: c.Callback}
 	if c.Flow {
 		req.Agent, req.Flow = "", c.Name
 	}
@@ -181,7 +182,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		"run", string(r.RunID), "namespace", r.Namespace, r.Kind, joinWords(r.Name, shortDigest(string(r.Digest))),
 		"status", r.Status, "waiting", r.Waiting, "error", failed,
 		"started by", joinWords(from, parenthesis(r.Principal)), "parent", joinWords(string(r.ParentRunID), r.ParentItem),
-		"labels", pairs(r.Labels), "spent", spent, "journal", journalLength(r.Seq),
+		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "journal", journalLength(r.Seq),
 		"accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
 		"input", pretty(r.Input), "output", pretty(r.Output))
 }

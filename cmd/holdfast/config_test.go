@@ -37,7 +37,7 @@ func TestConfig_SaysWhereFrom(t *testing.T) {
 		"shutdown-grace":      "20s from default",
 		"database-url":        "postgres://redacted@db/x from env HOLDFAST_DATABASE_URL",
 		"nats-token":          "[redacted] from env HOLDFAST_NATS_TOKEN",
-		"tools-pools":         "default from default",
+		"tools-pools":         "default,callbacks from default",
 		"runner-max-attempts": "5 from default",
 	} {
 		if got[flag] != want {

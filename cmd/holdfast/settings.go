@@ -74,7 +74,7 @@ type ServiceSettings struct {
 	Trigger trigger.Config `embed:"" prefix:"trigger-" group:"services"`
 	Runner  runner.Config  `embed:"" prefix:"runner-" group:"services"`
 
-	ToolsPools []string `group:"services" default:"default" help:"Tool pools that this process works for (${default})."`
+	ToolsPools []string `group:"services" default:"default,callbacks" help:"Tool pools that this process works for (${default}). Callbacks posts the ends of runs; some process must work for it."`
 	ToolsSlots int      `group:"services" default:"32" help:"Tool calls of one pool at once (${default})."`
 
 	EgressAllow []string `group:"services" placeholder:"CIDR" help:"Address ranges that tools, models and notices may reach although they are not public: 10.0.0.0/8. Repeatable."`

@@ -39,16 +39,17 @@ func (p *process) addTools() {
 		}
 		store := postgres.New(pool)
 		svc, err := tools.New(tools.Config{Worker: worker, Pools: p.services.ToolsPools, Slots: p.services.ToolsSlots}, tools.Deps{
-			Store:    store,
-			Controls: store,
-			Reader:   store,
-			Tools:    toolDefinitions{catalog.New(pool)},
-			Kinds:    kind.All(kind.Config{Egress: egress.New(out), LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}),
-			Bus:      p.bus,
-			Heart:    beat,
-			Consume:  inbox.Consume(p.bus, beat.Holding),
-			Kick:     relay.Kick,
-			Log:      p.log.With(telemetry.KeyService, "tools"),
+			Store:     store,
+			Controls:  store,
+			Reader:    store,
+			Tools:     toolDefinitions{catalog.New(pool)},
+			Callbacks: tools.Callbacks{Ends: store, Definition: toolDefinitions{catalog.New(pool)}.callback},
+			Kinds:     kind.All(kind.Config{Egress: egress.New(out), LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Ends: store}),
+			Bus:       p.bus,
+			Heart:     beat,
+			Consume:   inbox.Consume(p.bus, beat.Holding),
+			Kick:      relay.Kick,
+			Log:       p.log.With(telemetry.KeyService, "tools"),
 		})
 		if err != nil {
 			return nil, err

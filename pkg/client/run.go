@@ -27,6 +27,9 @@ type StartRequest struct {
 	// IdempotencyKey makes a repeat of the start the same run, from any process.
 	// Empty means a fresh key, which covers the repeats of this one call.
 	IdempotencyKey string
+	// CallbackURL is where the run's end is posted to, signed, when the agent's
+	// or flow's definition takes callbacks. Empty: nowhere.
+	CallbackURL string
 }
 
 // Started is an accepted start.
@@ -54,9 +57,13 @@ func (c *Client) Start(ctx context.Context, r StartRequest) (Started, error) {
 		input = json.RawMessage("{}")
 	}
 	body := struct {
-		Input  json.RawMessage   `json:"input"`
-		Labels map[string]string `json:"labels,omitempty"`
-	}{input, r.Labels}
+		Input    json.RawMessage   `json:"input"`
+		Labels   map[string]string `json:"labels,omitempty"`
+		Callback *events.Callback  `json:"callback,omitempty"`
+	}{Input: input, Labels: r.Labels}
+	if r.CallbackURL != "" {
+		body.Callback = &events.Callback{URL: r.CallbackURL}
+	}
 	var out Started
 	header, err := c.do(ctx, call{
 		method: http.MethodPost, path: "/v1/" + kind + "/" + url.PathEscape(name) + "/runs", body: body,
@@ -95,6 +102,16 @@ type Run struct {
 	CreatedAt   time.Time         `json:"created_at,omitzero"`
 	UpdatedAt   time.Time         `json:"updated_at,omitzero"`
 	EndedAt     time.Time         `json:"ended_at,omitzero"`
+	Callback    *Callback         `json:"callback,omitempty"` // not in lists
+}
+
+// Callback is what became of posting a run's end.
+type Callback struct {
+	URL         string    `json:"url"`
+	State       string    `json:"state"` // owed, retrying, delivered or failed
+	Attempts    int       `json:"attempts"`
+	NextAttempt time.Time `json:"next_attempt,omitzero"`
+	LastError   string    `json:"last_error,omitempty"`
 }
 
 // Run reads one run. An accepted start is found at once, as queued.

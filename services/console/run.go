@@ -37,6 +37,8 @@ type Run struct {
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	EndedAt     time.Time
+	// Callback is nil when the run's end is posted nowhere. Not in lists.
+	Callback *Callback
 	// Announced reports whether a start that no runner has taken was stored by
 	// the bus. True for every run that a runner knows.
 	Announced bool

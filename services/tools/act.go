@@ -155,7 +155,7 @@ func (s *Service) gated(ctx context.Context, j *job, in *intent, err error) erro
 	}
 	if in.Doubted {
 		// An earlier attempt may have happened, so "not done" would be a guess.
-		d := Decision{From: in.From, Takeover: in.Takeover, InDoubt: openDoubt(j.plan.Policy)}
+		d := Decision{From: in.From, Takeover: in.Takeover, InDoubt: j.plan.openDoubt()}
 		return s.doubt(ctx, j, d)
 	}
 	a := Answer{Status: events.CallFailed, Epoch: in.From.Epoch}
@@ -198,6 +198,7 @@ func (s *Service) act(ctx context.Context, j *job, effectID string) (out Outcome
 	defer cancel()
 	return kind.Act(ctx, Request{
 		Tool: j.tool, Class: j.plan.Class, Policy: j.plan.Policy, CallID: j.c.CallID, Args: j.c.Args, Key: j.plan.Key,
+		Namespace: j.c.Namespace, RunID: j.c.RunID, Callback: j.callback,
 	})
 }
 
@@ -208,9 +209,10 @@ const recordGrace = 3 * time.Second
 // finish commits the outcome. It must not be lost because the handler's context
 // ends, so it goes on for a while.
 func (s *Service) finish(ctx context.Context, j *job, in *intent, out Outcome) error {
-	con := Conclude(out.Verdict, j.plan, in.claim, out.Error, out.RetryAfter)
+	now := s.clock(j)
+	con := Conclude(out.Verdict, j.plan, in.claim, out.Error, out.RetryAfter, now)
 	if con.State == EffectIntent {
-		con.Wait += s.jitter(con.Wait / 5)
+		con.Wait = j.plan.retry().fit(con.Wait+s.jitter(con.Wait/5), now)
 	}
 	if con.State == EffectUnknown && con.Error == nil {
 		con.Error = problem(CodeUnknownOutcome, "it may have happened")

@@ -83,11 +83,12 @@ type Conclusion struct {
 //	Ambiguous   again, at last  again with the same    unknown
 //	            failed          key, at last unknown
 //
-// "again" waits in a row and holds no slot; "at last" is after maxAttempts.
-func Conclude(v Verdict, p Plan, claim Claim, failure *events.Problem, hint time.Duration) Conclusion {
-	again := Conclusion{State: EffectIntent, Doubted: claim.Doubted, Wait: backoff(claim.Attempts, hint), Error: failure}
-	over := claim.Attempts >= maxAttempts
-	unknown := Conclusion{State: EffectUnknown, InDoubt: openDoubt(p.Policy), Doubted: true, Error: failure}
+// "again" waits in a row and holds no slot; "at last" is when the plan's Retry is
+// over at now, by the database's clock.
+func Conclude(v Verdict, p Plan, claim Claim, failure *events.Problem, hint time.Duration, now time.Time) Conclusion {
+	again := Conclusion{State: EffectIntent, Doubted: claim.Doubted, Wait: p.retry().wait(claim.Attempts, hint), Error: failure}
+	over := p.retry().over(claim.Attempts, now)
+	unknown := Conclusion{State: EffectUnknown, InDoubt: p.openDoubt(), Doubted: true, Error: failure}
 	failed := Conclusion{State: EffectFailed, Error: failure}
 	switch {
 	case v == Happened:
@@ -111,21 +112,4 @@ func Conclude(v Verdict, p Plan, claim Claim, failure *events.Problem, hint time
 		return again
 	}
 	return unknown
-}
-
-const (
-	firstBackoff = 500 * time.Millisecond
-	lastBackoff  = time.Minute
-	longestHint  = time.Hour
-)
-
-// backoff is the wait after the given number of attempts: half a second,
-// doubling to a minute, never shorter than the other side's hint, which counts
-// up to an hour.
-func backoff(attempts int, hint time.Duration) time.Duration {
-	wait := firstBackoff
-	for i := 1; i < attempts && wait < lastBackoff; i++ {
-		wait *= 2
-	}
-	return max(min(wait, lastBackoff), min(hint, longestHint))
 }

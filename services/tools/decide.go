@@ -58,10 +58,6 @@ const (
 	OwnIdle               // no handler works on it and it surely has not acted
 )
 
-// maxAttempts bounds the attempts of one begin, so that a call cannot be
-// repeated for ever, nor kill one worker after another.
-const maxAttempts = 10
-
 // Decide says what a CallTool message means in a state. It is pure. self is
 // this process's worker name, own what it knows about an attempt id.
 func Decide(s State, p Plan, c events.CallTool, self string, own func(attemptID string) Own) Decision {
@@ -115,7 +111,7 @@ func decideRead(s State, p Plan, c events.CallTool, self string, own func(string
 	if !s.ownerDead(claim) {
 		return Decision{Do: DoWait, Wait: otherHoldsNak}
 	}
-	if claim.Attempts >= maxAttempts {
+	if p.retry().over(claim.Attempts, s.Now) {
 		return Decision{Do: DoAnswer, Answer: Answer{Status: events.CallFailed, Epoch: claim.Epoch, Error: problem(CodeWorkerLost,
 			"the worker was lost in each of %d attempts", claim.Attempts)}}
 	}
@@ -183,10 +179,10 @@ func decideIntent(s State, p Plan, mine bool, self string, own func(string) Own)
 		return Decision{Do: DoAttach}
 	}
 	takeover := claim.Worker != self
-	if p.Policy == DoubtRetry && claim.Attempts < maxAttempts {
+	if p.Policy == DoubtRetry && !p.retry().over(claim.Attempts, s.Now) {
 		return Decision{Do: DoBegin, From: claim, Live: true, Takeover: takeover, Doubted: true}
 	}
-	return Decision{Do: DoDoubt, From: claim, Takeover: takeover, InDoubt: openDoubt(p.Policy)}
+	return Decision{Do: DoDoubt, From: claim, Takeover: takeover, InDoubt: p.openDoubt()}
 }
 
 // openDoubt is how a doubt is left when the policy has nothing more to try.

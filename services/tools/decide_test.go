@@ -236,7 +236,7 @@ func TestConclude(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := Conclude(tc.verdict, tc.plan, tc.claim, problem("x", "y"), 0)
+			c := Conclude(tc.verdict, tc.plan, tc.claim, problem("x", "y"), 0, time.Time{})
 			if got := (row{c.State, c.InDoubt, c.Doubted}); got != tc.want {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
@@ -257,8 +257,8 @@ func TestBackoff_NeverEarlierThanTheHint(t *testing.T) {
 		{1, 0, 500 * time.Millisecond}, {2, 0, time.Second}, {5, 0, 8 * time.Second}, {50, 0, time.Minute},
 		{1, 30 * time.Second, 30 * time.Second}, {9, 30 * time.Second, time.Minute}, {1, 24 * time.Hour, time.Hour}, {1, -time.Second, 500 * time.Millisecond},
 	} {
-		if got := backoff(tc.attempts, tc.hint); got != tc.want {
-			t.Errorf("backoff(%d, %s) = %s, want %s", tc.attempts, tc.hint, got, tc.want)
+		if got := quickRetry.wait(tc.attempts, tc.hint); got != tc.want {
+			t.Errorf("wait(%d, %s) = %s, want %s", tc.attempts, tc.hint, got, tc.want)
 		}
 	}
 }

@@ -46,6 +46,7 @@ const (
 	CodeWorkerLost       = "worker_lost"
 	CodeNotHappened      = "not_happened"
 	CodeUnstorable       = "result_not_stored"
+	CodeNoCallback       = "no_callback"
 )
 
 func problem(code, format string, args ...any) *events.Problem {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
@@ -26,7 +27,14 @@ type job struct {
 	tool *spec.Tool
 	plan Plan
 	log  *slog.Logger
+
+	callback *spec.Callback // of the run's definition, for the call that posts its end
+	seen     time.Time      // the database's clock at seenAt, on ours
+	seenAt   time.Time
 }
+
+// clock is the database's clock, as far as it is known here.
+func (s *Service) clock(j *job) time.Time { return j.seen.Add(s.now().Sub(j.seenAt)) }
 
 // HandleCall takes one CallTool message. Repeats are answered from the rows.
 func (s *Service) HandleCall(ctx context.Context, m events.Received) error {
@@ -49,6 +57,7 @@ func (s *Service) HandleCall(ctx context.Context, m events.Received) error {
 		if err != nil {
 			return fmt.Errorf("load call %s: %w", j.c.CallID, err)
 		}
+		j.seen, j.seenAt = st.Now, s.now()
 		err = s.perform(ctx, j, Decide(st, j.plan, j.c, s.worker, s.attempts.own))
 		if !errors.Is(err, errChanged) {
 			return err
@@ -60,6 +69,9 @@ func (s *Service) HandleCall(ctx context.Context, m events.Received) error {
 // plan finds the tool and what it says about the call. A tool that does not
 // exist is an answer, not an error: the run must go on.
 func (s *Service) plan(ctx context.Context, j *job) error {
+	if j.c.Tool == events.CallbackTool {
+		return s.planCallback(ctx, j)
+	}
 	tool, err := s.tools.Tool(ctx, j.c.Namespace, j.c.ToolDigest)
 	switch {
 	case errors.Is(err, ErrNoDefinition):

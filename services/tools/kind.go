@@ -27,7 +27,12 @@ type Request struct {
 	Class  Class
 	Policy string
 	CallID events.CallID
-	Args   json.RawMessage
+	RunID  events.RunID
+	// Namespace is where definitions that the tool names are found.
+	Namespace string
+	Args      json.RawMessage
 	// Key is the same for every attempt. Kinds hand it to the other side.
 	Key string
+	// Callback is set for BuiltinCallback.
+	Callback *spec.Callback
 }

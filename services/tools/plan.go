@@ -30,11 +30,30 @@ type Plan struct {
 	Policy  string // in doubt: DoubtRetry, DoubtAsk or DoubtFail
 	Pool    string
 	Timeout time.Duration
+	// Retry is when and how often it is tried again; without Waits, quickRetry.
+	Retry Retry
+	// Unasked says that nobody is asked about an outcome that stays unknown.
+	Unasked bool
 	// Gated says that a person's yes is needed; Bind is what it must be bound to.
 	Gated bool
 	Bind  events.Digest
 	// Problem is set when the call can never be made; it is answered with it.
 	Problem *events.Problem
+}
+
+func (p Plan) retry() Retry {
+	if len(p.Retry.Waits) == 0 {
+		return quickRetry
+	}
+	return p.Retry
+}
+
+// openDoubt is how a doubt about the call is left in the end.
+func (p Plan) openDoubt() string {
+	if p.Unasked {
+		return DoubtFail
+	}
+	return openDoubt(p.Policy)
 }
 
 const (

@@ -64,12 +64,14 @@ type Deps struct {
 	Controls Controls
 	Reader   Reader
 	Tools    Definitions
-	Kinds    []Kind
-	Bus      Publisher
-	Heart    Heart
-	Consume  func(ctx context.Context, c Consumption) (Stopper, error)
-	Kick     func() // says that announcements have been committed
-	Log      *slog.Logger
+	// Callbacks without Ends: this process posts no ends of runs.
+	Callbacks Callbacks
+	Kinds     []Kind
+	Bus       Publisher
+	Heart     Heart
+	Consume   func(ctx context.Context, c Consumption) (Stopper, error)
+	Kick      func() // says that announcements have been committed
+	Log       *slog.Logger
 }
 
 // Service runs tool calls. Its methods are safe for concurrent use.
@@ -82,6 +84,7 @@ type Service struct {
 	controls   Controls
 	reader     Reader
 	tools      Definitions
+	callbacks  Callbacks
 	kinds      []Kind
 	bus        Publisher
 	heart      Heart
@@ -114,7 +117,7 @@ func New(c Config, d Deps) (*Service, error) {
 	}
 	return &Service{
 		worker: c.Worker, pools: c.Pools, slots: c.Slots, sweepEvery: c.SweepEvery,
-		store: d.Store, controls: d.Controls, reader: d.Reader, tools: d.Tools, kinds: d.Kinds, bus: d.Bus,
+		store: d.Store, controls: d.Controls, reader: d.Reader, tools: d.Tools, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
 		heart: d.Heart, consume: d.Consume, kick: d.Kick, log: d.Log, now: time.Now, attempts: newAttempts(),
 	}, nil
 }

@@ -42,6 +42,23 @@ type Run struct {
 	CreatedAt   time.Time         `json:"created_at"`
 	UpdatedAt   time.Time         `json:"updated_at"`
 	EndedAt     *time.Time        `json:"ended_at,omitempty"`
+	Callback    *Callback         `json:"callback,omitempty" doc:"what became of posting the end; not in lists"`
+}
+
+// Callback is what became of posting a run's end.
+type Callback struct {
+	URL         string     `json:"url"`
+	State       string     `json:"state" enum:"owed,retrying,delivered,failed" doc:"owed: nothing was tried yet, perhaps because the run has not ended"`
+	Attempts    int        `json:"attempts"`
+	NextAttempt *time.Time `json:"next_attempt,omitempty"`
+	LastError   string     `json:"last_error,omitempty"`
+}
+
+func wireCallback(c *console.Callback) *Callback {
+	if c == nil {
+		return nil
+	}
+	return &Callback{URL: c.URL, State: c.State, Attempts: c.Attempts, NextAttempt: orNil(c.NextAttempt), LastError: c.LastError}
 }
 
 func wireRun(r console.Run) Run {
@@ -51,6 +68,7 @@ func wireRun(r console.Run) Run {
 		Principal: r.Principal, ParentRunID: r.ParentRunID, ParentItem: r.ParentItem,
 		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens, Worker: r.ClaimWorker, Attempts: r.Attempts,
 		AcceptedAt: r.AcceptedAt, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: orNil(r.EndedAt),
+		Callback: wireCallback(r.Callback),
 	}
 }
 

@@ -45,7 +45,11 @@ func (s *Store) GetRun(ctx context.Context, namespace string, id events.RunID) (
 		return console.Run{}, fmt.Errorf("get run %s: %w", id, err)
 	}
 	r, err := pgx.CollectExactlyOneRow(rows, scanRun)
-	return r, notFound(err, "get run %s", id)
+	if err != nil {
+		return r, notFound(err, "get run %s", id)
+	}
+	r.Callback, err = s.callback(ctx, namespace, id)
+	return r, err
 }
 
 // listRuns builds the list query from fixed parts, so that each combination of

@@ -19,6 +19,8 @@ type Config struct {
 	// LookupEnv and ReadFile resolve what definitions name.
 	LookupEnv func(string) (string, bool)
 	ReadFile  func(string) ([]byte, error)
+	// Ends is what Callback posts.
+	Ends tools.Ends
 }
 
 // All lists every kind. A definition is of one kind at most.
@@ -26,5 +28,6 @@ func All(c Config) []tools.Kind {
 	return []tools.Kind{
 		&HTTP{egress: c.Egress, lookupEnv: c.LookupEnv, readFile: c.ReadFile},
 		&FetchPage{egress: c.Egress},
+		&Callback{egress: c.Egress, ends: c.Ends, lookupEnv: c.LookupEnv, readFile: c.ReadFile},
 	}
 }

@@ -22,6 +22,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"effectOfCall": effectOfCallSQL, "settle": settleSQL, "reopenCalls": reopenCallsSQL, "owe": oweSQL, "revoke": revokeSQL,
 		"closeRevoked": closeRevokedSQL, "reject": rejectSQL, "getEffect": getEffectSQL, "receiptsOf": receiptsOfSQL,
 		"listEffects": listEffectsSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
+		"endOfRun": endOfRunSQL, "endedRun": endedRunSQL,
 	})
 	if err != nil {
 		t.Error(err)
