@@ -66,6 +66,7 @@ type Pending struct {
 	State  string
 	Since  time.Time
 	Detail string // tool name or child run id
+	Pool   string // shared budget without room for a model call
 }
 
 // Approval is an open question about a run.

@@ -186,6 +186,9 @@ func (s Situation) model(p Pending) Wait {
 		if !s.Run.ClaimAt.IsZero() {
 			w.Since = s.Run.ClaimAt
 		}
+	case p.Pool != "":
+		w.Name = p.Pool
+		w.Phrase = fmt.Sprintf("waiting since %s for room in the budget %s, which the calls of other runs have booked", at(p.Since), p.Pool)
 	default:
 		w.Phrase = fmt.Sprintf("queued: no runner has taken its model call for %s", span(s.Now.Sub(p.Since)))
 		if !s.alive("runner") {

@@ -45,6 +45,10 @@ func TestWhy(t *testing.T) {
 			in:   Situation{Run: run("running"), Workers: dead, Pending: []Pending{{Item: "model", Kind: "model", Since: now.Add(-time.Minute)}}},
 			want: "queued: no runner has taken its model call for 1 min; no runner is alive", wantKinds: []string{"model"},
 		},
+		"waits for a shared budget": {
+			in:   Situation{Run: run("running"), Workers: all, Pending: []Pending{{Item: "model", Kind: "model", Since: t0, Pool: "night"}}},
+			want: "waiting since 2026-03-05 02:14:00 UTC for room in the budget night, which the calls of other runs have booked", wantKinds: []string{"model"},
+		},
 		"waits for a tool": {
 			in:   Situation{Run: run("waiting"), Workers: all, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "propose_price", Since: t0}}},
 			want: "waiting for tool propose_price since 2026-03-05 02:14:00 UTC", wantKinds: []string{"tool"},

@@ -249,7 +249,10 @@ func (a *api) signIn(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := r.ParseForm(); err != nil {
-		return err
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			return err
+		}
+		return door.Error(http.StatusBadRequest, door.CodeBadRequest, "this is not a form that a browser sends")
 	}
 	token := strings.TrimSpace(r.PostFormValue("token"))
 	if _, err := a.door.Verify(r.Context(), token); err != nil {

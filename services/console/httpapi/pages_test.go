@@ -99,6 +99,14 @@ func TestPages_CancelNeedsThisSite(t *testing.T) {
 	}
 }
 
+func TestSignIn_NoFormIsTheSendersMistake(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	if status, _, body := r.do("POST", httpapi.SignInPath, "", "token=%zz", "Content-Type", "application/x-www-form-urlencoded"); status != http.StatusBadRequest {
+		t.Errorf("a broken form: %d %s, want 400", status, body)
+	}
+}
+
 func TestSignIn_TokenBecomesACookie(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

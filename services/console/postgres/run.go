@@ -73,6 +73,9 @@ func listRuns(f console.RunFilter) (query string, args []any) {
 	if f.Status != "" {
 		both("r.status = ?", "'queued' = ?::text", f.Status)
 	}
+	if f.Status == events.StatusQueued {
+		taken = append(taken, "false") // or all runs are read to find none
+	}
 	if len(f.Labels) > 0 {
 		both("r.labels @> ?::jsonb", "d.labels @> ?::jsonb", f.Labels)
 	}

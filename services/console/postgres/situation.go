@@ -13,7 +13,7 @@ import (
 )
 
 const pendingOfRun = `
-SELECT item, kind, state, since, detail
+SELECT item, kind, state, since, detail, coalesce(pool, '')
   FROM runner.v_pending
  WHERE run_id = $1 AND namespace = $2
  ORDER BY since, item LIMIT 1000`
@@ -98,7 +98,7 @@ func (s *Store) Workers(ctx context.Context) ([]console.Worker, error) {
 func scanPending(row pgx.CollectableRow) (console.Pending, error) {
 	var p console.Pending
 	var detail *json.RawMessage
-	if err := row.Scan(&p.Item, &p.Kind, &p.State, &p.Since, &detail); err != nil {
+	if err := row.Scan(&p.Item, &p.Kind, &p.State, &p.Since, &detail, &p.Pool); err != nil {
 		return p, err
 	}
 	p.Since = p.Since.UTC()
