@@ -36,8 +36,8 @@ const lookEffects = "holdfast effects list"
 type EffectsListCmd struct {
 	Output
 	List
-	State string `env:"-" placeholder:"STATE" help:"Only in this state: intent, succeeded, failed or unknown."`
-	Tool  string `env:"-" placeholder:"NAME" help:"Only of this tool."`
+	State string `env:"-" placeholder:"STATE" help:"Only in this state: intent, succeeded, failed, unknown or expired."`
+	Tool  string `env:"-" placeholder:"NAME" help:"Only of this tool; program/NAME for what programs do."`
 	OfRun string `name:"run" env:"-" placeholder:"RUN" help:"Only of this run."`
 }
 
@@ -63,7 +63,7 @@ func (c *EffectsListCmd) Run(ctx context.Context, k *kong.Context, group *Effect
 		none: "no effects",
 		head: []string{"EFFECT", "TOOL", "STATE", "KEY", "RUN", "UPDATED"},
 		row: func(e client.Effect) []string {
-			return []string{e.EffectID, e.Tool, e.State, cut(e.Key, 60), string(e.RunID), stamp(e.UpdatedAt)}
+			return []string{e.EffectID, e.Tool, effectState(e), cut(e.Key, 60), string(e.RunID), stamp(e.UpdatedAt)}
 		},
 	})
 }
@@ -98,14 +98,23 @@ func (c *EffectsShowCmd) Run(ctx context.Context, k *kong.Context, group *Effect
 	return showEffect(k, e)
 }
 
+// effectState is the state for people: a record that cannot be understood is
+// neither of the states that it claims.
+func effectState(e client.Effect) string {
+	if e.Damaged != "" {
+		return "damaged"
+	}
+	return e.State
+}
+
 func showEffect(k *kong.Context, e client.Effect) error {
 	failed := ""
 	if e.Error != nil {
 		failed = e.Error.Code + ": " + e.Error.Message
 	}
 	if err := details(k.Stdout,
-		"effect", e.EffectID, "tool", e.Tool, "state", e.State, "key", e.Key, "epoch", fmt.Sprint(e.Epoch),
-		"in doubt", e.InDoubt, "settled by", e.SettledBy, "run", string(e.RunID), "call", string(e.CallID), "worker", e.Worker,
+		"effect", e.EffectID, "tool", e.Tool, "state", effectState(e), "damage", e.Damaged, "key", e.Key, "epoch", fmt.Sprint(e.Epoch),
+		"in doubt", e.InDoubt, "on doubt", e.OnDoubt, "settled by", e.SettledBy, "run", string(e.RunID), "call", string(e.CallID), "worker", e.Worker,
 		"attempts", fmt.Sprint(e.Attempts), "begun", stamp(e.CreatedAt), "acted", stamp(e.ActedAt), "updated", stamp(e.UpdatedAt),
 		"arguments", pretty(e.Args), "result", pretty(e.Result), "error", failed, "receipts", pretty(e.Receipts),
 	); err != nil || e.State != events.CallUnknown {

@@ -77,6 +77,10 @@ type ServiceSettings struct {
 	ToolsPools []string `group:"services" default:"default,callbacks" help:"Tool pools that this process works for (${default}). Callbacks posts the ends of runs; some process must work for it."`
 	ToolsSlots int      `group:"services" default:"32" help:"Tool calls of one pool at once (${default})."`
 
+	ToolsKeyRetention time.Duration `group:"services" default:"9600h" help:"How long the key of a side effect is kept after it ended; then it is refused for ever and what was done is forgotten (${default}, 400 days)."`
+
+	ConsoleCheckpointBytes int64 `group:"services" default:"1048576" help:"Largest state in bytes that a program may save of its own run (${default})."`
+
 	EgressAllow []string `group:"services" placeholder:"CIDR" help:"Address ranges that tools, models and notices may reach although they are not public: 10.0.0.0/8. Repeatable."`
 
 	MaxBody int64 `group:"services" default:"1048576" help:"Largest request body in bytes (${default})."`
@@ -88,6 +92,12 @@ func (s ServiceSettings) Validate() error {
 	errs = append(errs, s.Trigger.Validate(), s.Runner.Validate())
 	if s.ToolsSlots < 1 {
 		errs = append(errs, fmt.Errorf("--tools-slots is %d, want at least 1", s.ToolsSlots))
+	}
+	if s.ToolsKeyRetention < 24*time.Hour {
+		errs = append(errs, fmt.Errorf("--tools-key-retention is %s, want at least 24h: after it a key is refused for ever", s.ToolsKeyRetention))
+	}
+	if s.ConsoleCheckpointBytes < 1024 || s.ConsoleCheckpointBytes > 64<<20 {
+		errs = append(errs, fmt.Errorf("--console-checkpoint-bytes is %d, want 1024 to %d", s.ConsoleCheckpointBytes, 64<<20))
 	}
 	if s.MaxBody < 1024 {
 		errs = append(errs, fmt.Errorf("--max-body is %d, want at least 1024", s.MaxBody))

@@ -21,7 +21,7 @@ func (p *process) addConsole() {
 		store := postgres.New(pool)
 		svc := console.New(console.Config{
 			Store: store, Relay: store.NewRelay(p.bus.Publish, log), Tail: p.bus,
-			Streams: streams{p.bus}, Pools: p.services.ToolsPools, Log: log,
+			Streams: streams{p.bus}, Pools: p.services.ToolsPools, CheckpointBytes: p.services.ConsoleCheckpointBytes, Log: log,
 		})
 		httpapi.Register(p.door("console", pool), svc)
 		return svc, nil

@@ -32,16 +32,18 @@ func (p *process) addTools() {
 		relay = postgres.New(pool).NewRelay(p.bus.Publish)
 		return runs("tools-relay", relay.Run), nil
 	})
+	var svc *tools.Service
 	p.part("tools", func(context.Context) (lifecycle.Service, error) {
 		out, err := p.services.egress()
 		if err != nil {
 			return nil, err
 		}
 		store := postgres.New(pool)
-		svc, err := tools.New(tools.Config{Worker: worker, Pools: p.services.ToolsPools, Slots: p.services.ToolsSlots}, tools.Deps{
+		svc, err = tools.New(tools.Config{Worker: worker, Pools: p.services.ToolsPools, Slots: p.services.ToolsSlots, KeyRetention: p.services.ToolsKeyRetention}, tools.Deps{
 			Store:     store,
 			Controls:  store,
 			Reader:    store,
+			Once:      store,
 			Tools:     toolDefinitions{catalog.New(pool)},
 			Callbacks: tools.Callbacks{Ends: store, Definition: toolDefinitions{catalog.New(pool)}.callback},
 			Kinds:     kind.All(kind.Config{Egress: egress.New(out), LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Ends: store}),
@@ -56,5 +58,8 @@ func (p *process) addTools() {
 		}
 		httpapi.Register(p.door("tools", pool), svc)
 		return svc, nil
+	})
+	p.part("tools-keeper", func(context.Context) (lifecycle.Service, error) {
+		return runs("tools-keeper", svc.Keep), nil
 	})
 }

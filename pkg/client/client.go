@@ -66,6 +66,7 @@ type call struct {
 	query      url.Values
 	body       any // nil for none
 	key        string
+	match      string // If-Match
 	last       string // Last-Event-ID
 	idempotent bool
 }
@@ -176,6 +177,9 @@ func (c *Client) send(ctx context.Context, r call, payload []byte, accept string
 	}
 	if r.last != "" {
 		req.Header.Set("Last-Event-ID", r.last)
+	}
+	if r.match != "" {
+		req.Header.Set("If-Match", r.match)
 	}
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)

@@ -16,7 +16,7 @@ type Effect struct {
 	Namespace  string          `json:"namespace"`
 	Tool       string          `json:"tool"`
 	Key        string          `json:"key"`
-	State      string          `json:"state"` // intent, succeeded, failed, unknown
+	State      string          `json:"state"` // intent, succeeded, failed, unknown, expired
 	Epoch      int64           `json:"epoch"`
 	RunID      events.RunID    `json:"run_id"`
 	CallID     events.CallID   `json:"call_id"`
@@ -25,6 +25,8 @@ type Effect struct {
 	Error      *events.Problem `json:"error,omitempty"`
 	InDoubt    string          `json:"in_doubt,omitempty"` // ask: a person is asked; fail: nobody is
 	SettledBy  string          `json:"settled_by,omitempty"`
+	OnDoubt    string          `json:"on_doubt,omitempty"` // of a program's act: its policy
+	Damaged    string          `json:"damaged,omitempty"`  // why the stored record cannot be understood
 	Worker     string          `json:"worker,omitempty"`
 	LeaseUntil time.Time       `json:"lease_until,omitzero"`
 	Attempts   int             `json:"attempts"`

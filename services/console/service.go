@@ -18,6 +18,7 @@ type Store interface {
 	RunReader
 	ApprovalReader
 	CommandStore
+	ProgramStore
 	TokenStore
 	ResourceStore
 	SystemReader
@@ -37,7 +38,10 @@ type Config struct {
 	Tail    follow.Tail
 	Streams Streams  // nil: no backlog is shown
 	Pools   []string // tool pools whose backlog is shown
-	Log     *slog.Logger
+	// CheckpointBytes is the largest state that a program may save; zero means
+	// 1 MiB.
+	CheckpointBytes int64
+	Log             *slog.Logger
 }
 
 // Service is the console of one process. It is safe for concurrent use.
@@ -47,6 +51,7 @@ type Service struct {
 	relay   Relay
 	streams Streams
 	pools   []string
+	limit   int64 // of a checkpoint
 	log     *slog.Logger
 }
 
@@ -55,11 +60,14 @@ var _ lifecycle.Service = (*Service)(nil)
 // New returns a console that reads and writes at once, and follows events and
 // hands out commands while Run runs.
 func New(c Config) *Service {
+	if c.CheckpointBytes == 0 {
+		c.CheckpointBytes = DefaultCheckpointBytes
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Service{
-		Store: c.Store, Follower: follow.New(c.Tail, c.Store, c.Log), relay: c.Relay, streams: c.Streams, pools: c.Pools, log: c.Log,
+		Store: c.Store, Follower: follow.New(c.Tail, c.Store, c.Log), relay: c.Relay, streams: c.Streams, pools: c.Pools, limit: c.CheckpointBytes, log: c.Log,
 	}
 }
 

@@ -43,6 +43,8 @@ func Why(s Situation) Reason {
 	switch {
 	case events.Ended(r.Status):
 		return Reason{Sentence: ended(r)}
+	case r.Kind == KindProgram:
+		return Reason{Sentence: "its own program drives it, which was last heard of at " + at(r.UpdatedAt), Since: r.UpdatedAt}
 	case !r.Taken():
 		return queued(s)
 	case r.Status == events.StatusAttention:

@@ -129,6 +129,9 @@ func decideEffect(s State, p Plan, c events.CallTool, self string, own func(stri
 	if e == nil {
 		return Decision{Do: DoBegin}
 	}
+	if a, ok := closed(*e, p.Key); !ok {
+		return Decision{Do: DoAnswer, Answer: a}
+	}
 	if e.ArgsDigest != c.ArgsDigest {
 		return Decision{Do: DoAnswer, Answer: Answer{Status: events.CallMismatch, Error: problem(CodeMismatch,
 			"key %q was used with other arguments (effect %s is %s); nothing was done", p.Key, e.ID, e.State)}}

@@ -46,6 +46,11 @@ const (
 	CodeWorkerLost       = "worker_lost"
 	CodeNotHappened      = "not_happened"
 	CodeUnstorable       = "result_not_stored"
+	CodeExpiredKey       = "expired_key"
+	CodeDamaged          = "damaged"
+	CodeFenced           = "fenced"
+	CodeOtherOutcome     = "other_outcome"
+	CodeNotYours         = "not_a_program_effect"
 	CodeNoCallback       = "no_callback"
 )
 

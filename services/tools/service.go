@@ -23,6 +23,9 @@ type Config struct {
 	Slots int
 	// SweepEvery is how often due calls are looked for; zero means one second.
 	SweepEvery time.Duration
+	// KeyRetention is how long a key is kept after its effect ended, then it is
+	// a tombstone; zero means 400 days.
+	KeyRetention time.Duration
 }
 
 // Validate reports every problem of the configuration.
@@ -63,6 +66,7 @@ type Deps struct {
 	Store    Store
 	Controls Controls
 	Reader   Reader
+	Once     OnceStore // nil: the ledger serves no programs
 	Tools    Definitions
 	// Callbacks without Ends: this process posts no ends of runs.
 	Callbacks Callbacks
@@ -83,6 +87,8 @@ type Service struct {
 	store      Store
 	controls   Controls
 	reader     Reader
+	once       OnceStore
+	retention  time.Duration
 	tools      Definitions
 	callbacks  Callbacks
 	kinds      []Kind
@@ -112,12 +118,15 @@ func New(c Config, d Deps) (*Service, error) {
 	if c.SweepEvery == 0 {
 		c.SweepEvery = time.Second
 	}
+	if c.KeyRetention == 0 {
+		c.KeyRetention = KeyRetention
+	}
 	if d.Kick == nil {
 		d.Kick = func() {}
 	}
 	return &Service{
 		worker: c.Worker, pools: c.Pools, slots: c.Slots, sweepEvery: c.SweepEvery,
-		store: d.Store, controls: d.Controls, reader: d.Reader, tools: d.Tools, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
+		store: d.Store, controls: d.Controls, reader: d.Reader, once: d.Once, retention: c.KeyRetention, tools: d.Tools, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
 		heart: d.Heart, consume: d.Consume, kick: d.Kick, log: d.Log, now: time.Now, attempts: newAttempts(),
 	}, nil
 }

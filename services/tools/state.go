@@ -13,6 +13,7 @@ const (
 	EffectSucceeded = "succeeded" // it happened
 	EffectFailed    = "failed"    // it surely did not happen
 	EffectUnknown   = "unknown"   // it may have happened
+	EffectExpired   = "expired"   // a tombstone: the key is used up, what was done is forgotten
 )
 
 // callOpen is the status of a call without an answer. The other statuses are
@@ -81,6 +82,8 @@ type Effect struct {
 	Result     json.RawMessage
 	Error      *events.Problem
 	SettledBy  string
+	OnDoubt    string          // policy of a program's act; empty for tool calls
+	Damaged    string          // why the stored record cannot be understood
 	Receipts   json.RawMessage // read by the door only
 	CreatedAt  time.Time
 	UpdatedAt  time.Time

@@ -35,6 +35,7 @@ type api struct {
 func Register(d *door.Door, s *console.Service) {
 	a := &api{console: s, door: d}
 	a.runs()
+	a.programs()
 	a.commands()
 	a.streams()
 	a.resources()
@@ -54,9 +55,11 @@ func problem(err error, what string, args ...any) error {
 		return door.NotFound("there is no %s in this namespace", what)
 	case errors.Is(err, console.ErrEnded):
 		return door.Error(http.StatusConflict, CodeRunEnded, what+" has ended; an end is final")
+	case errors.Is(err, console.ErrProgram):
+		return door.Error(http.StatusConflict, CodeProgramRun, what+" is driven by its own program, no runner has it; end it with POST /v1/runs/{id}/complete")
 	case errors.Is(err, console.ErrKeyReused):
 		return door.Error(http.StatusConflict, CodeKeyReused,
-			"this Idempotency-Key was used for another command; send a new key")
+			"this Idempotency-Key was used for another request; send a new key")
 	case errors.Is(err, follow.ErrNoTail):
 		return door.Error(http.StatusServiceUnavailable, CodeNoEvents,
 			"the event stream cannot be reached yet; a run's own events can: /v1/runs/{id}/events").After(2 * time.Second)

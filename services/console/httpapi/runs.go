@@ -19,7 +19,7 @@ import (
 type Run struct {
 	RunID       events.RunID      `json:"run_id"`
 	Namespace   string            `json:"namespace"`
-	Kind        string            `json:"kind" enum:"agent,flow"`
+	Kind        string            `json:"kind" enum:"agent,flow,program" doc:"program: its loop is a program of the user"`
 	Name        string            `json:"name"`
 	Digest      events.Digest     `json:"digest" doc:"the version that the run executes to its end"`
 	Status      string            `json:"status" doc:"queued, running, waiting, paused, needs_attention, cancelling; ends: completed, failed, cancelled, expired"`
@@ -80,11 +80,12 @@ type RunPath struct {
 
 type listRunsInput struct {
 	door.PageInput
-	Agent  string       `query:"agent" maxLength:"120" doc:"name of an agent"`
-	Flow   string       `query:"flow" maxLength:"120" doc:"name of a flow"`
-	Status string       `query:"status" enum:"queued,running,waiting,paused,needs_attention,cancelling,completed,failed,cancelled,expired"`
-	Label  []string     `query:"label,explode" maxItems:"16" doc:"key:value; repeat it, all must match"`
-	Parent events.RunID `query:"parent" pattern:"^[0-9a-f-]{36}$" doc:"children of this run"`
+	Agent   string       `query:"agent" maxLength:"120" doc:"name of an agent"`
+	Flow    string       `query:"flow" maxLength:"120" doc:"name of a flow"`
+	Program string       `query:"program" maxLength:"120" doc:"name of a program whose own runs these are"`
+	Status  string       `query:"status" enum:"queued,running,waiting,paused,needs_attention,cancelling,completed,failed,cancelled,expired"`
+	Label   []string     `query:"label,explode" maxItems:"16" doc:"key:value; repeat it, all must match"`
+	Parent  events.RunID `query:"parent" pattern:"^[0-9a-f-]{36}$" doc:"children of this run"`
 }
 
 type runCursor struct {
@@ -94,12 +95,14 @@ type runCursor struct {
 func (in *listRunsInput) filter(namespace string) (console.RunFilter, error) {
 	f := console.RunFilter{Namespace: namespace, Status: in.Status, Parent: in.Parent, Limit: in.Limit + 1}
 	switch {
-	case in.Agent != "" && in.Flow != "":
-		return f, door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, "agent and flow exclude each other").At("query.flow", "stands beside agent")
+	case in.Agent != "" && in.Flow != "" || in.Program != "" && in.Agent+in.Flow != "":
+		return f, door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, "agent, flow and program exclude each other").At("query.flow", "stands beside agent or program")
 	case in.Agent != "":
 		f.Kind, f.Name = events.KindAgent, in.Agent
 	case in.Flow != "":
 		f.Kind, f.Name = events.KindFlow, in.Flow
+	case in.Program != "":
+		f.Kind, f.Name = console.KindProgram, in.Program
 	}
 	for _, l := range in.Label {
 		key, value, ok := strings.Cut(l, ":")

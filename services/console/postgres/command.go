@@ -39,6 +39,13 @@ func (s *Store) AddCommand(ctx context.Context, c console.Command) (stored conso
 		if events.Ended(status) {
 			return fmt.Errorf("run %s is %s: %w", c.RunID, status, console.ErrEnded)
 		}
+		var program bool
+		if err := tx.QueryRow(ctx, isProgram, c.RunID, c.Namespace).Scan(&program); err != nil {
+			return err
+		}
+		if program {
+			return fmt.Errorf("run %s: %w", c.RunID, console.ErrProgram)
+		}
 		rows, err := tx.Query(ctx, insertCommand, c.ID, c.Namespace, c.RunID, c.Kind, c.Body, c.Principal, textOrNull(c.Key))
 		if err != nil {
 			return err

@@ -20,6 +20,8 @@ func TestQueriesPrepare(t *testing.T) {
 		"commandByKey": commandByKey, "insertCommand": insertCommand, "owedCommands": owedCommands, "announcedCommands": announcedCommands, "landedCommands": landedCommands,
 		"insertToken": insertToken, "listTokens": listTokens, "revokeToken": revokeToken,
 		"missingNeeds": missingNeeds, "insertVersion": insertVersion, "setCurrent": setCurrent, "currentVersion": currentVersion,
+		"startProgram": startProgram, "programByKey": programByKey, "programStatus": programStatus, "loadCheckpoint": loadCheckpoint,
+		"saveCheckpoint": saveCheckpoint, "savedByKey": savedByKey, "endProgram": endProgram, "eventsOfProgram": eventsOfProgram, "isProgram": isProgram,
 		"listResources": listResources, "getResource": getResource,
 	}); err != nil {
 		t.Error(err)

@@ -35,7 +35,8 @@ SELECT d.run_id COLLATE "default", d.namespace, d.ref_kind, d.ref_name, d.ref_di
 // still a delivery too.
 const getRun = `SELECT * FROM (` +
 	takenRuns + ` WHERE r.run_id = $1 AND r.namespace = $2 UNION ALL ` +
-	queuedRuns + ` WHERE d.run_id = $1 AND d.namespace = $2) runs
+	queuedRuns + ` WHERE d.run_id = $1 AND d.namespace = $2 UNION ALL ` +
+	programRuns + ` WHERE p.run_id = $1 AND p.namespace = $2) runs
 ORDER BY seq DESC LIMIT 1`
 
 // GetRun implements console.RunReader.
@@ -57,10 +58,12 @@ func (s *Store) GetRun(ctx context.Context, namespace string, id events.RunID) (
 func listRuns(f console.RunFilter) (query string, args []any) {
 	taken, queued := []string{"r.namespace = $1"}, []string{"d.namespace = $1", "d.landed_at IS NULL",
 		`NOT EXISTS (SELECT 1 FROM runner.v_runs x WHERE x.run_id = d.run_id COLLATE "default")`}
+	programs := []string{"p.namespace = $1"}
 	args = []any{f.Namespace}
 	both := func(inTaken, inQueued string, arg any) {
 		args = append(args, arg)
 		n := fmt.Sprintf("$%d", len(args))
+		programs = append(programs, strings.ReplaceAll(ofProgram(inTaken), "?", n))
 		taken = append(taken, strings.ReplaceAll(inTaken, "?", n))
 		queued = append(queued, strings.ReplaceAll(inQueued, "?", n))
 	}
@@ -89,13 +92,14 @@ func listRuns(f console.RunFilter) (query string, args []any) {
 	limit := fmt.Sprintf("$%d", len(args))
 	return `SELECT * FROM (` +
 		`(` + listed(takenRuns) + ` WHERE ` + strings.Join(taken, " AND ") + ` ORDER BY r.run_id DESC LIMIT ` + limit + `) UNION ALL ` +
-		`(` + listed(queuedRuns) + ` WHERE ` + strings.Join(queued, " AND ") + ` ORDER BY d.run_id DESC LIMIT ` + limit + `)) runs
+		`(` + listed(queuedRuns) + ` WHERE ` + strings.Join(queued, " AND ") + ` ORDER BY d.run_id DESC LIMIT ` + limit + `) UNION ALL ` +
+		`(` + listed(programRuns) + ` WHERE ` + strings.Join(programs, " AND ") + ` ORDER BY p.run_id DESC LIMIT ` + limit + `)) runs
 ORDER BY run_id DESC LIMIT ` + limit, args
 }
 
 // listed leaves the large columns out of a list.
 func listed(columns string) string {
-	return strings.NewReplacer("r.input, r.output,", "NULL::json, NULL::json,", "d.input, NULL::json,", "NULL::json, NULL::json,").Replace(columns)
+	return strings.NewReplacer("r.input, r.output,", "NULL::json, NULL::json,", "d.input, NULL::json,", "NULL::json, NULL::json,", "p.input, p.output,", "NULL::json, NULL::json,").Replace(columns)
 }
 
 // Runs implements console.RunReader.
@@ -143,7 +147,8 @@ func raw(m *json.RawMessage) json.RawMessage {
 
 const headOfRun = `SELECT seq, status FROM (
     SELECT r.seq, r.status FROM runner.v_runs r WHERE r.run_id = $1 AND r.namespace = $2 UNION ALL
-    SELECT 0, 'queued' FROM trigger.v_deliveries d WHERE d.run_id = $1 AND d.namespace = $2) runs
+    SELECT 0, 'queued' FROM trigger.v_deliveries d WHERE d.run_id = $1 AND d.namespace = $2 UNION ALL
+    SELECT p.version + CASE WHEN p.ended_at IS NULL THEN 1 ELSE 2 END, p.status FROM console.programs p WHERE p.run_id = $1 AND p.namespace = $2) runs
 ORDER BY seq DESC LIMIT 1`
 
 // Head implements follow.History.
@@ -170,6 +175,9 @@ func (s *Store) Events(ctx context.Context, namespace string, run events.RunID, 
 		e.At = e.At.UTC()
 		return e, err
 	})
+	if err == nil && len(out) == 0 {
+		out, err = s.programEvents(ctx, namespace, run, after, limit)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read events of run %s: %w", run, err)
 	}

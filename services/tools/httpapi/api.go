@@ -20,6 +20,7 @@ import (
 // Register adds the routes of s to d.
 func Register(d *door.Door, s *tools.Service) {
 	a := api{service: s}
+	registerOnce(d, a)
 	tags := []string{"effects"}
 	door.Register(d, huma.Operation{
 		Method: http.MethodGet, Path: "/v1/effects", Tags: tags, OperationID: "list-effects",
@@ -47,8 +48,8 @@ type api struct{ service *tools.Service }
 
 type listInput struct {
 	door.PageInput
-	State string `query:"state" enum:"intent,succeeded,failed,unknown"`
-	Tool  string `query:"tool" maxLength:"120"`
+	State string `query:"state" enum:"intent,succeeded,failed,unknown,expired"`
+	Tool  string `query:"tool" maxLength:"120" doc:"name of a tool; program/<name> for what programs do"`
 	Run   string `query:"run" doc:"id of a run; also effects that another run opened and this one shares"`
 }
 

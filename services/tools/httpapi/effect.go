@@ -13,7 +13,7 @@ type Effect struct {
 	Namespace   string          `json:"namespace"`
 	Tool        string          `json:"tool"`
 	Key         string          `json:"key" doc:"what the other side gets as Idempotency-Key"`
-	State       string          `json:"state" enum:"intent,succeeded,failed,unknown" doc:"failed: it surely did not happen; unknown: it may have happened"`
+	State       string          `json:"state" enum:"intent,succeeded,failed,unknown,expired" doc:"failed: it surely did not happen; unknown: it may have happened; expired: the key is used up, what was done is forgotten"`
 	Epoch       int64           `json:"epoch"`
 	RunID       string          `json:"run_id" doc:"of the call that opened it"`
 	CallID      string          `json:"call_id"`
@@ -22,7 +22,9 @@ type Effect struct {
 	Error       *EffectError    `json:"error,omitempty"`
 	InDoubt     string          `json:"in_doubt,omitempty" enum:"ask,fail" doc:"ask: a person is asked; fail: nobody is"`
 	SettledBy   string          `json:"settled_by,omitempty" doc:"who said what became of it"`
-	Worker      string          `json:"worker,omitempty" doc:"who acts, or acted last"`
+	OnDoubt     string          `json:"on_doubt,omitempty" enum:"ask,retry,fail" doc:"of a program's act: its policy"`
+	Damaged     string          `json:"damaged,omitempty" doc:"why the stored record cannot be understood; it is neither done nor free"`
+	Worker      string          `json:"worker,omitempty" doc:"who acts, or acted last; of a program the holder"`
 	LeaseUntil  time.Time       `json:"lease_until,omitzero"`
 	Attempts    int             `json:"attempts"`
 	NextAttempt time.Time       `json:"next_attempt_at,omitzero"`
@@ -44,6 +46,10 @@ func show(e tools.Effect) Effect {
 		RunID: string(e.RunID), CallID: string(e.CallID), Args: e.Args, Result: e.Result, InDoubt: e.InDoubt, SettledBy: e.SettledBy,
 		Worker: e.Claim.Worker, LeaseUntil: e.Claim.LeaseUntil, Attempts: e.Claim.Attempts, NextAttempt: e.Claim.NextAttempt,
 		CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt, ActedAt: e.ActedAt, Receipts: e.Receipts,
+	}
+	out.OnDoubt, out.Damaged = e.OnDoubt, e.Damaged
+	if out.Damaged != "" {
+		out.Result = nil // it may not even be JSON
 	}
 	if e.Error != nil {
 		out.Error = &EffectError{Code: e.Error.Code, Message: e.Error.Message}

@@ -17,7 +17,7 @@ const listEffectsSQL = `SELECT ` + effectColumns + `
   FROM tools.effects e
  WHERE e.namespace = $1
    AND ($2 = '' OR e.state = $2) AND ($3 = '' OR e.tool = $3)
-   AND ($4 = '' OR EXISTS (SELECT 1 FROM tools.calls c WHERE c.run_id = $4 AND c.effect_id = e.effect_id))
+   AND ($4 = '' OR EXISTS (SELECT 1 FROM tools.calls c WHERE c.run_id = $4 AND c.effect_id = e.effect_id) OR (e.on_doubt IS NOT NULL AND e.run_id = $4))
    AND (NOT $5::bool OR ((e.state = 'unknown' AND e.settled_by IS NULL), e.created_at, e.effect_id) < ($6::bool, $7::timestamptz, $8::text))
  ORDER BY (e.state = 'unknown' AND e.settled_by IS NULL) DESC, e.created_at DESC, e.effect_id DESC
  LIMIT $9`

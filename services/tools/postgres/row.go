@@ -64,7 +64,7 @@ func (r callRow) call() (tools.Call, error) {
 // effectColumns is what effectRow scans, in its order.
 const effectColumns = `e.effect_id, e.namespace, e.tool, e.key, e.state, e.epoch, e.call_id, e.run_id, e.args::text, e.args_digest,
 	e.attempt_id, e.worker, e.lease_until, e.attempts, e.doubted, e.next_attempt_at, e.in_doubt,
-	e.result::text, e.error::text, e.settled_by, e.created_at, e.updated_at, e.acted_at`
+	e.result::text, e.error::text, e.settled_by, e.created_at, e.updated_at, e.acted_at, e.on_doubt`
 
 type effectRow struct {
 	EffectID, Namespace, Tool, Key, State string
@@ -78,6 +78,7 @@ type effectRow struct {
 	InDoubt, Result, Error, SettledBy     *string
 	CreatedAt, UpdatedAt                  time.Time
 	ActedAt                               *time.Time
+	OnDoubt                               *string
 }
 
 func (r effectRow) effect() (tools.Effect, error) {
@@ -90,10 +91,12 @@ func (r effectRow) effect() (tools.Effect, error) {
 		},
 		InDoubt: text(r.InDoubt), Result: raw(r.Result), SettledBy: text(r.SettledBy),
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), ActedAt: at(r.ActedAt),
+		OnDoubt: text(r.OnDoubt),
 	}
+	e.Damaged = tools.Damage(e)
 	var err error
 	if e.Error, err = problem(r.Error); err != nil {
-		return tools.Effect{}, fmt.Errorf("error of effect %s: %w", r.EffectID, err)
+		e.Error, e.Damaged = nil, tools.DamagedError(err) // never an error of the read: it is shown and never retried
 	}
 	return e, nil
 }
