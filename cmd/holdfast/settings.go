@@ -83,7 +83,8 @@ type ServiceSettings struct {
 
 	EgressAllow []string `group:"services" placeholder:"CIDR" help:"Address ranges that tools, models and notices may reach although they are not public: 10.0.0.0/8. Repeatable."`
 
-	MaxBody int64 `group:"services" default:"1048576" help:"Largest request body in bytes (${default})."`
+	MaxBody     int64         `group:"services" default:"1048576" help:"Largest request body in bytes (${default})."`
+	BodyTimeout time.Duration `group:"services" default:"15s" help:"How long a request's body may take; each 128 KiB that have arrived give it a second more (${default})."`
 }
 
 // Validate joins every problem that flags alone cannot see.
@@ -101,6 +102,9 @@ func (s ServiceSettings) Validate() error {
 	}
 	if s.MaxBody < 1024 {
 		errs = append(errs, fmt.Errorf("--max-body is %d, want at least 1024", s.MaxBody))
+	}
+	if s.BodyTimeout < time.Second || s.BodyTimeout > time.Hour {
+		errs = append(errs, fmt.Errorf("--body-timeout is %s, want 1s to 1h", s.BodyTimeout))
 	}
 	_, err := s.egress()
 	return errors.Join(append(errs, err)...)

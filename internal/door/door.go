@@ -25,9 +25,10 @@ const Public authn.Role = -1
 
 // Defaults of Config.
 const (
-	DefaultMaxBody     = 1 << 20
-	DefaultTimeout     = 25 * time.Second
-	DefaultBodyTimeout = 15 * time.Second
+	DefaultMaxBody      = 1 << 20
+	DefaultTimeout      = 25 * time.Second
+	DefaultBodyTimeout  = 15 * time.Second
+	DefaultWriteTimeout = time.Minute
 )
 
 // Config configures a Door.
@@ -46,8 +47,13 @@ type Config struct {
 	// Timeout bounds one operation registered with Register; 0 is 25 s. Raw
 	// routes have none.
 	Timeout time.Duration
-	// BodyTimeout bounds reading a request's body; 0 is 15 s.
+	// BodyTimeout bounds reading a request's body; 0 is 15 s. Each 128 KiB that
+	// have arrived give it a second more, so that a large one may come over a slow
+	// line and a byte now and then gains nothing.
 	BodyTimeout time.Duration
+	// WriteTimeout bounds the writing of an ordinary answer; 0 is a minute.
+	// Streams bound each event instead.
+	WriteTimeout time.Duration
 	// SignIn, when set, is where browsers without a token are sent.
 	SignIn string
 	Log    *slog.Logger // nil logs nothing
@@ -99,6 +105,9 @@ func New(c Config) *Door {
 	}
 	if c.BodyTimeout == 0 {
 		c.BodyTimeout = DefaultBodyTimeout
+	}
+	if c.WriteTimeout == 0 {
+		c.WriteTimeout = DefaultWriteTimeout
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

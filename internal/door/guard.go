@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -18,8 +19,8 @@ import (
 	"github.com/holdfast-run/holdfast/internal/authn"
 )
 
-// writeWithin bounds the writing of an ordinary answer. Streams take it back.
-const writeWithin = 60 * time.Second
+// bodyRate is how many bytes of a body give it a second more.
+const bodyRate = 128 << 10
 
 type doorKey struct{}
 
@@ -44,7 +45,11 @@ func (d *Door) Handler() http.Handler {
 		r = r.WithContext(ctx)
 		rec := &recorder{ResponseWriter: w}
 		setHeaders(rec.Header(), id)
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeWithin))
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d.cfg.WriteTimeout))
+		if r.Body != nil && r.Body != http.NoBody {
+			// Also for who is refused: net/http reads on before it answers.
+			r.Body = d.timed(w, r.Body)
+		}
 
 		begun := time.Now()
 		_, pattern := d.mux.Handler(r)
@@ -135,14 +140,12 @@ func wantsPage(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// limitBody bounds a body's size, unless its handler does, and the time it may
-// take to arrive.
+// limitBody bounds a body's size, unless its handler does.
 func (d *Door) limitBody(w http.ResponseWriter, r *http.Request, limit int64) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	if limit == OwnBody {
-		r.Body = d.timed(w, r.Body)
 		return nil
 	}
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
@@ -154,29 +157,48 @@ func (d *Door) limitBody(w http.ResponseWriter, r *http.Request, limit int64) er
 	if r.ContentLength > limit {
 		return bodyTooLarge(limit, r.ContentLength)
 	}
-	r.Body = d.timed(w, http.MaxBytesReader(w, r.Body, limit))
+	r.Body = http.MaxBytesReader(w, r.Body, limit)
 	return nil
 }
 
 // timed gives a body the time that it may take.
 func (d *Door) timed(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
-	ctl := http.NewResponseController(w)
-	_ = ctl.SetReadDeadline(time.Now().Add(d.cfg.BodyTimeout))
-	return &timedBody{ReadCloser: body, done: func() { _ = ctl.SetReadDeadline(time.Time{}) }}
+	b := &timedBody{ReadCloser: body, ctl: http.NewResponseController(w), until: time.Now().Add(d.cfg.BodyTimeout)}
+	_ = b.ctl.SetReadDeadline(b.until)
+	return b
 }
 
-// timedBody takes the read deadline back once the body is complete; one that
-// stays would cancel the request while its handler works.
+// timedBody moves the read deadline as the body arrives, and takes it back once
+// the body is complete; one that stays would cancel the request while its handler
+// works.
 type timedBody struct {
 	io.ReadCloser
-	done func()
+	ctl      *http.ResponseController
+	until    time.Time
+	read     int64
+	complete bool
 }
+
+// slowBodyError tells a body that took too long from a database that did.
+type slowBodyError struct{ error }
+
+// Timeout and Temporary implement net.Error, by which huma knows it.
+func (*slowBodyError) Timeout() bool   { return true }
+func (*slowBodyError) Temporary() bool { return true }
+func (e *slowBodyError) Unwrap() error { return e.error }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) && b.done != nil {
-		b.done()
-		b.done = nil
+	earned := b.read / bodyRate
+	b.read += int64(n)
+	switch {
+	case errors.Is(err, io.EOF) && !b.complete:
+		b.complete = true
+		_ = b.ctl.SetReadDeadline(time.Time{})
+	case err == nil && b.read/bodyRate > earned:
+		_ = b.ctl.SetReadDeadline(b.until.Add(time.Duration(b.read/bodyRate) * time.Second))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = &slowBodyError{err}
 	}
 	return n, err
 }

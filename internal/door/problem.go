@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -134,6 +133,9 @@ func From(err error) *Problem {
 	if tooBig, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return bodyTooLarge(tooBig.Limit, 0)
 	}
+	if _, slow := errors.AsType[*slowBodyError](err); slow {
+		return Error(http.StatusRequestTimeout, CodeTimeout, "the body arrived too slowly; send it again").Because(err)
+	}
 	if wait, ok := fault.Wait(err); ok {
 		return unavailable(max(wait, time.Second)).Because(err)
 	}
@@ -144,8 +146,6 @@ func From(err error) *Problem {
 		return unavailable(2 * time.Second).Because(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return unavailable(2 * time.Second).Because(err)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return Error(http.StatusRequestTimeout, CodeTimeout, "the body arrived too slowly; send it again")
 	}
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && unstorable(refused.Code) || errors.Is(err, pg.ErrUnclean) {
 		return Error(http.StatusUnprocessableEntity, CodeInvalidInput,

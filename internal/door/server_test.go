@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
@@ -96,6 +98,51 @@ func TestCaseA09_SlowBody(t *testing.T) {
 	all, err := io.ReadAll(stream.Body)
 	if err != nil || strings.Count(string(all), "data: tick\ndata: beat\n\n") != 20 {
 		t.Errorf("the stream was cut: %v\n%s", err, all)
+	}
+}
+
+// TestCaseA09_LargeBodyOverASlowLine sends a body that takes longer than the
+// deadline of a small one. It arrives, because it moves; one that moves less does
+// not.
+func TestCaseA09_LargeBodyOverASlowLine(t *testing.T) {
+	t.Parallel()
+	const size, step = 3 << 20, 256 << 10
+	d, _ := rig(t, func(c *door.Config) { c.BodyTimeout = 500 * time.Millisecond })
+	d.RawOperation(huma.Operation{OperationID: "large", Method: http.MethodPost, Path: "/v1/large", MaxBodyBytes: door.OwnBody}, door.Public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, done, err := door.ReadBody(r, 2*size)
+		defer done()
+		if err != nil {
+			door.Fail(w, r, err)
+			return
+		}
+		fmt.Fprint(w, len(body))
+	}))
+	srv := serve(t, d)
+	for every, want := range map[time.Duration]int{100 * time.Millisecond: http.StatusOK, 3 * time.Second: http.StatusRequestTimeout} {
+		conn, err := net.Dial("tcp", srv.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST /v1/large HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n", size)
+		go func() {
+			for range size / step {
+				if _, err := conn.Write(make([]byte, step)); err != nil {
+					return
+				}
+				time.Sleep(every)
+			}
+		}()
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%d bytes each %s: %v", step, every, err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != want || want == http.StatusOK && string(text) != fmt.Sprint(size) {
+			t.Errorf("%d bytes each %s: %d %s, want %d", step, every, answer.StatusCode, text, want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package door_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -22,16 +23,17 @@ import (
 )
 
 // TestCaseA09_SlowSenders holds the door with headers and bodies that hardly
-// move. They are cut at their deadlines, while posts stay quick and event streams
-// go on past both; afterwards nothing of them is left. It runs alone, to count
-// goroutines.
+// move, also of requests that are refused, and with answers and streams that
+// nobody reads. They are cut at their deadlines, while posts stay quick and event
+// streams go on past all of them; afterwards nothing of them is left. It runs
+// alone, to count goroutines.
 func TestCaseA09_SlowSenders(t *testing.T) {
-	heads, bodies, streams := 500, 200, 20
+	heads, bodies, streams, deaf := 500, 200, 20, 20
 	if os.Getenv("CI") != "" || testing.Short() {
-		heads, bodies, streams = 50, 20, 5
+		heads, bodies, streams, deaf = 50, 20, 5, 5
 	}
 	const deadline = 2 * time.Second
-	d, _ := rig(t, func(c *door.Config) { c.BodyTimeout = deadline })
+	d, _ := rig(t, func(c *door.Config) { c.BodyTimeout, c.WriteTimeout = deadline, deadline })
 	d.Raw("POST /v1/take", door.Public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			door.Fail(w, r, err)
@@ -50,9 +52,27 @@ func TestCaseA09_SlowSenders(t *testing.T) {
 			}
 		}
 	}))
+	// More than the sockets of both sides hold.
+	var gaveUp atomic.Int64
+	block := bytes.Repeat([]byte("x"), 1<<20)
+	d.Raw("GET /v1/much", door.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 64 {
+			if _, err := w.Write(block); err != nil {
+				gaveUp.Add(1)
+				return
+			}
+		}
+	}))
+	d.Raw("GET /v1/flood", door.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s, err := door.NewStream(w)
+		for err == nil {
+			err = s.Send("", "", block[:64<<10])
+		}
+		gaveUp.Add(1)
+	}))
 	var open atomic.Int64
 	srv := door.NewServer("127.0.0.1:0", d.Handler())
-	srv.Hasten(deadline, func(_ net.Conn, state http.ConnState) {
+	restore := srv.Hasten(deadline, func(_ net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateNew:
 			open.Add(1)
@@ -60,6 +80,7 @@ func TestCaseA09_SlowSenders(t *testing.T) {
 			open.Add(-1)
 		}
 	})
+	t.Cleanup(restore)
 	run(t, srv)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	post := func() (time.Duration, error) {
@@ -110,6 +131,7 @@ func TestCaseA09_SlowSenders(t *testing.T) {
 		})
 	}
 	begun := time.Now()
+	var unread []net.Conn // nothing is read from them
 	for range heads {
 		slow.Go(func() { drip(t, srv.Address(), "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ", deadline) })
 	}
@@ -117,6 +139,26 @@ func TestCaseA09_SlowSenders(t *testing.T) {
 		slow.Go(func() {
 			drip(t, srv.Address(), "POST /v1/take HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 1000\r\n\r\n", deadline)
 		})
+	}
+	for _, refused := range []string{"POST /v1/nowhere", "POST /v1/echo/abc", "PUT /v1/take"} { // 404, 401, 405
+		for range deaf {
+			slow.Go(func() {
+				drip(t, srv.Address(), refused+" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n", deadline)
+			})
+		}
+	}
+	for range deaf {
+		for _, path := range []string{"/v1/much", "/v1/flood"} {
+			conn, err := net.Dial("tcp", srv.Address())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			unread = append(unread, conn)
+		}
 	}
 	var took []time.Duration
 	for range time.Tick(20 * time.Millisecond) {
@@ -130,9 +172,17 @@ func TestCaseA09_SlowSenders(t *testing.T) {
 		took = append(took, one)
 	}
 	slow.Wait()
+	for end := time.Now().Add(20 * time.Second); gaveUp.Load() < int64(len(unread)) && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	}
+	if n := gaveUp.Load(); n != int64(len(unread)) {
+		t.Errorf("the server gave up on %d of %d clients that read nothing", n, len(unread))
+	}
+	for _, conn := range unread {
+		_ = conn.Close()
+	}
 	slices.Sort(took)
 	p95 := took[len(took)*95/100]
-	t.Logf("%d posts beside %d slow heads and %d slow bodies: p50 %s, p95 %s", len(took), heads, bodies, took[len(took)/2], p95)
+	t.Logf("%d posts beside %d slow heads, %d slow bodies and %d slow readers: p50 %s, p95 %s", len(took), heads, bodies+3*deaf, 2*deaf, took[len(took)/2], p95)
 	if p95 > time.Second {
 		t.Errorf("p95 of normal posts is %s", p95)
 	}
