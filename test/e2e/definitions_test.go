@@ -29,6 +29,7 @@ spec:
     required: [job, do]
     additionalProperties: false
   tools: [read, order, pay, send]
+  callback: {secrets: [{env: E2E_WEBHOOK_SECRET}], hosts: [127.0.0.1]}
 ---
 apiVersion: holdfast/v1
 kind: Tool
@@ -83,6 +84,17 @@ spec:
   agent: clerk
   input: {job: "${body.job}", do: "${body.do}"}
   labels: {job: "${body.job}"}
+---
+# What a run's end is posted to.
+apiVersion: holdfast/v1
+kind: Webhook
+metadata: {name: ends}
+spec:
+  provider: standard
+  secrets: [{env: E2E_WEBHOOK_SECRET}]
+  agent: clerk
+  input: {job: "after-${body.data.labels.job}", do: []}
+  labels: {after: "${body.data.run_id}"}
 ---
 apiVersion: holdfast/v1
 kind: Schedule

@@ -16,6 +16,7 @@ func TestServices(t *testing.T) {
 		"twenty posts with one key are one run":        twentyKeys,
 		"a start waits for the run's end":              startWaitsForTheEnd,
 		"a start streams the run":                      startStreamsTheRun,
+		"the end of a run is posted to its callback":   endIsPosted,
 		"a large input arrives whole":                  largeInputArrivesWhole,
 		"a running run keeps the definitions it has":   runKeepsItsDefinitions,
 		"a name means another agent in each namespace": namespacesAreApart,
