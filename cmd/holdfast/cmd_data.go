@@ -23,6 +23,7 @@ type DataCommands struct {
 	Events     EventsCmd     `cmd:"" group:"work" help:"Follow everything that happens, as it happens."`
 	Schedules  SchedulesCmd  `cmd:"" group:"work" help:"See, pause, start and backfill schedules."`
 	Deliveries DeliveriesCmd `cmd:"" group:"work" help:"See what came in, also what was rejected, and replay it."`
+	Signals    SignalsCmd    `cmd:"" group:"work" help:"Hand data to runs that wait, and see what became of it."`
 	Webhooks   WebhooksCmd   `cmd:"" group:"work" help:"Try a webhook with a request that is signed as its sender signs."`
 	Tokens     TokensCmd     `cmd:"" group:"work" help:"Create, list and revoke tokens."`
 }

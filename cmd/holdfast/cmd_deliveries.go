@@ -27,7 +27,8 @@ type DeliveriesCmd struct {
 func (*DeliveriesCmd) Help() string {
 	return `A delivery is a request at a webhook, whatever became of it, or a start that came
 another way. Outcomes: accepted, duplicate (of one accepted before), filtered,
-held (while its webhook is paused), rejected (the reason says why).
+held (while its webhook is paused), rejected (the reason says why), signalled
+(for a run that waits: holdfast signals list).
 
   holdfast deliveries list --outcome rejected
   holdfast deliveries show 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a
@@ -40,7 +41,7 @@ type DeliveriesListCmd struct {
 	Output
 	List
 	Webhook string `env:"-" placeholder:"NAME" help:"Of this webhook only."`
-	Outcome string `env:"-" placeholder:"OUTCOME" help:"accepted, duplicate, filtered, held or rejected."`
+	Outcome string `env:"-" placeholder:"OUTCOME" help:"accepted, duplicate, filtered, held, rejected or signalled."`
 	Since   string `env:"-" placeholder:"TIME" help:"Received since: 2h (ago), 2026-11-29 or 2026-11-29T02:00:00Z."`
 }
 

@@ -36,6 +36,7 @@ func (p *process) addTrigger() {
 			Planner:     cron.Planner{},
 			Relay:       store.Relay(p.bus.Publish, log),
 			Cancels:     store.CancelRelay(p.bus.Publish, log),
+			Signals:     store.SignalRelay(p.bus.Publish, log),
 			Inbox:       inbox.New(p.bus),
 			Tail:        p.bus,
 			Secrets:     p.secrets,

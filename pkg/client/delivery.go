@@ -17,7 +17,7 @@ type Delivery struct {
 	Namespace  string       `json:"namespace"`
 	Source     string       `json:"source"` // webhook, api, schedule, event
 	SourceName string       `json:"source_name"`
-	Outcome    string       `json:"outcome"`          // accepted, duplicate, filtered, held, rejected
+	Outcome    string       `json:"outcome"`          // accepted, duplicate, filtered, held, rejected, signalled
 	Reason     string       `json:"reason,omitempty"` // stable: bad_signature, schema, ...
 	Detail     string       `json:"detail,omitempty"` // the reason for people
 	DedupeKey  string       `json:"dedupe_key,omitempty"`

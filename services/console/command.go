@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -27,12 +28,13 @@ type Command struct {
 
 // Order is what an operator asks for.
 type Order struct {
-	Kind   string
-	Reason string
-	Budget string          // RunRaiseBudget: toolCalls, modelCalls, tokens or pool:<name>
-	To     int64           // RunRaiseBudget: the new ceiling
-	Signal string          // RunSignal: its name
-	Data   json.RawMessage // RunSignal
+	Kind    string
+	Reason  string
+	Budget  string          // RunRaiseBudget: toolCalls, modelCalls, tokens or pool:<name>
+	To      int64           // RunRaiseBudget: the new ceiling
+	Signal  string          // RunSignal: its name
+	WaitKey string          // RunSignal: the key of the wait that may take it; empty for any
+	Data    json.RawMessage // RunSignal
 }
 
 // Check reports what is wrong with an order, in words for the operator.
@@ -60,6 +62,15 @@ func (o Order) Check() error {
 		if !events.ValidToken(o.Signal) {
 			return fmt.Errorf("signal name %q: use 1 to 120 of A-Z a-z 0-9 _ -", o.Signal)
 		}
+		if !utf8.ValidString(o.WaitKey) || strings.ContainsRune(o.WaitKey, 0) || len(o.WaitKey) > events.SignalKeyBytes {
+			return fmt.Errorf("signal key: use text of at most %d bytes without NUL", events.SignalKeyBytes)
+		}
+		if len(o.Data) > events.SignalDataBytes {
+			return fmt.Errorf("data has %d bytes; a signal carries at most %d", len(o.Data), events.SignalDataBytes)
+		}
+		if _, err := events.Canonical(o.Data); len(o.Data) > 0 && err != nil {
+			return fmt.Errorf("data: %w", err)
+		}
 		return nil
 	}
 	return fmt.Errorf("command %q is unknown", o.Kind)
@@ -69,7 +80,7 @@ func (o Order) Check() error {
 func (o Order) command(id, namespace, principal, key string, run events.RunID) (Command, error) {
 	var body any = events.Command{ID: id, RunID: run, Principal: principal, Reason: o.Reason, Budget: o.Budget, To: o.To}
 	if o.Kind == events.RunSignal {
-		body = events.Signal{ID: id, RunID: run, Name: o.Signal, Data: o.Data, Principal: principal}
+		body = events.Signal{ID: id, RunID: run, Name: o.Signal, Key: o.WaitKey, Data: o.Data, Principal: principal}
 	}
 	raw, err := events.Marshal(body)
 	if err != nil {

@@ -62,10 +62,10 @@ type RunFilter struct {
 // Pending is one thing that a run waits for.
 type Pending struct {
 	Item   string
-	Kind   string // model, tool, approval, doubt, child, or a newer runner's
+	Kind   string // model, tool, approval, doubt, signal, child, or a newer runner's
 	State  string
 	Since  time.Time
-	Detail string // tool name or child run id
+	Detail string // tool name, child run id, or the signal as JSON
 	Pool   string // shared budget without room for a model call
 }
 

@@ -28,9 +28,9 @@ type Reason struct {
 
 // Wait is one thing that must happen before the run goes on.
 type Wait struct {
-	Kind   string // queue, model, tool, approval, doubt, child
+	Kind   string // queue, model, tool, approval, doubt, signal, child
 	ID     string // approval id, child run id; empty for the rest
-	Name   string // tool
+	Name   string // tool or signal
 	Since  time.Time
 	Until  time.Time // when it expires by itself; zero for never
 	Phrase string
@@ -124,6 +124,8 @@ func (s Situation) waits() []Wait {
 			if childSince.IsZero() || p.Since.Before(childSince) {
 				childSince = p.Since
 			}
+		case "signal":
+			out = append(out, signalled(p))
 		case "model":
 			out = append(out, s.model(p))
 		default: // of a runner newer than this console
@@ -154,12 +156,35 @@ func rank(kind string) int {
 		return 0
 	case "doubt":
 		return 1
-	case "tool":
+	case "signal":
 		return 2
-	case "child":
+	case "tool":
 		return 3
+	case "child":
+		return 4
 	}
-	return 4
+	return 5
+}
+
+// signalled reads a wait for a signal from its row's detail.
+func signalled(p Pending) Wait {
+	var d struct {
+		Name  string
+		Key   string
+		Until time.Time
+	}
+	if json.Unmarshal([]byte(p.Detail), &d) != nil {
+		d.Name = p.Detail
+	}
+	w := Wait{Kind: p.Kind, Name: d.Name, Since: p.Since, Until: d.Until, Phrase: "waiting for signal " + d.Name}
+	if d.Key != "" {
+		w.Phrase += fmt.Sprintf(", key %q", d.Key)
+	}
+	w.Phrase += ", since " + at(p.Since)
+	if !d.Until.IsZero() {
+		w.Phrase += ", until " + at(d.Until)
+	}
+	return w
 }
 
 func (s Situation) person(p Pending) Wait {

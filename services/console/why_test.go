@@ -109,6 +109,12 @@ func TestWhy(t *testing.T) {
 			}(), Pending: []Pending{{Kind: "tool"}}},
 			want: "failed at 2026-03-05 02:14:00 UTC: model_refused",
 		},
+		"waits for a signal": {
+			in: Situation{Run: run("waiting"), Pending: []Pending{{Kind: "signal", Item: "signal/x", Since: t0,
+				Detail: `{"name":"payment_received","key":"42","until":"2026-03-08T02:14:00Z"}`}}},
+			want:      `waiting for signal payment_received, key "42", since 2026-03-05 02:14:00 UTC, until 2026-03-08 02:14:00 UTC`,
+			wantKinds: []string{"signal"},
+		},
 		"waits for a timer": {
 			in:   Situation{Run: func() Run { r := run("waiting"); r.Waiting = "next model attempt at 02:20"; return r }()},
 			want: "waiting for next model attempt at 02:20, since 2026-03-05 02:14:00 UTC",
@@ -146,6 +152,9 @@ func TestOrder_Check(t *testing.T) {
 		"raise to nothing":      {Order{Kind: events.RunRaiseBudget, Budget: "tokens"}, false},
 		"signal":                {Order{Kind: events.RunSignal, Signal: "go"}, true},
 		"signal without a name": {Order{Kind: events.RunSignal}, false},
+		"signal with a key":     {Order{Kind: events.RunSignal, Signal: "go", WaitKey: "№ 42"}, true},
+		"signal with a bad key": {Order{Kind: events.RunSignal, Signal: "go", WaitKey: "a\x00"}, false},
+		"signal with too much":  {Order{Kind: events.RunSignal, Signal: "go", Data: make([]byte, events.SignalDataBytes+1)}, false},
 		"unknown":               {Order{Kind: "start"}, false},
 	} {
 		if err := tc.in.Check(); (err == nil) != tc.ok {

@@ -18,11 +18,12 @@ const (
 	OutcomeFiltered  = "filtered"  // it is good, and is not to make one: a filter, a handshake
 	OutcomeHeld      = "held"      // it made a delivery that waits until its webhook goes on
 	OutcomeRejected  = "rejected"  // the reason says why
+	OutcomeSignalled = "signalled" // it made a signal to a run that waits, or will
 )
 
 // Outcomes lists the outcomes.
 func Outcomes() []string {
-	return []string{OutcomeAccepted, OutcomeDuplicate, OutcomeFiltered, OutcomeHeld, OutcomeRejected}
+	return []string{OutcomeAccepted, OutcomeDuplicate, OutcomeFiltered, OutcomeHeld, OutcomeRejected, OutcomeSignalled}
 }
 
 // Reasons of the log that are not the code of a Refusal. They are stable.
@@ -73,7 +74,7 @@ type Attempt struct {
 	EventID    string // the provider's id
 	Key        string // makes a repeat a repeat
 	RunID      events.RunID
-	DeliveryID DeliveryID // of the run's delivery, for a duplicate that of the first
+	DeliveryID DeliveryID // of the run's delivery or of the signal, for a duplicate that of the first
 	ReplayOf   DeliveryID // the attempt that was replayed, if this is a replay
 	Principal  string     // who replayed
 	Count      int64      // how many requests the entry stands for; 0 means one

@@ -115,6 +115,9 @@ func (s *Service) admitOne(ctx context.Context, def Webhook, r Request, event Ev
 	if rekey != nil {
 		st.Key = rekey(st.Key)
 	}
+	if def.Signal != nil {
+		return s.admitSignal(ctx, def, st, values)
+	}
 	accepted, err := s.Accept(ctx, st)
 	return HookAnswer{Accepted: accepted}, st.Key, err
 }
@@ -173,10 +176,12 @@ func (a *Attempt) takesItems(items []HookAnswer) {
 		switch {
 		case item.Filtered:
 			continue
-		case a.RunID == "":
+		case a.DeliveryID == "":
 			a.RunID, a.DeliveryID = item.RunID, item.DeliveryID
 		}
-		if !item.Repeat {
+		if !item.Repeat && item.Signal {
+			outcome = OutcomeSignalled
+		} else if !item.Repeat {
 			outcome = OutcomeAccepted
 		} else if outcome == OutcomeFiltered {
 			outcome = OutcomeDuplicate

@@ -51,7 +51,7 @@ func NewMetrics(t *telemetry.Telemetry) (*Metrics, error) {
 	i := t.Instruments("trigger")
 	outcomes := append(Outcomes(), outcomeRefused)
 	requestReasons := []string{noReason, ReasonUnsigned, ReasonHandshake, ReasonFilter, CodeUnknownWebhook, CodeUnknownTarget, CodeSignature,
-		CodeMediaType, CodeInvalidLabels, CodeRateLimited, CodeInFlight, "request_timeout", "incomplete_body", "invalid_encoding"}
+		CodeMediaType, CodeInvalidLabels, CodeInvalidSignal, CodeRateLimited, CodeInFlight, "request_timeout", "incomplete_body", "invalid_encoding"}
 	for _, r := range reasons {
 		requestReasons = appendNew(requestReasons, r)
 	}

@@ -84,7 +84,7 @@ func ranAlready(e Entry) (Accepted, bool) {
 	switch {
 	case e.Delivery != nil:
 		return Accepted{RunID: e.Delivery.RunID, DeliveryID: e.Delivery.ID, Repeat: true}, true
-	case e.Attempt != nil && e.Attempt.RunID != "":
+	case e.Attempt != nil && e.Attempt.DeliveryID != "": // a signal has no run
 		return Accepted{RunID: e.Attempt.RunID, DeliveryID: e.Attempt.DeliveryID, Repeat: true}, true
 	}
 	return Accepted{}, false

@@ -66,6 +66,7 @@ type Parts struct {
 	Planner     Planner
 	Relay       Relay
 	Cancels     Relay // announces cancels of runs that give way; nil: somebody else does
+	Signals     Relay // gives kept signals to runs that wait; nil: somebody else does
 	Inbox       Inbox // nil: no messages are taken
 	// Tail tells at once when a run has moved; nil: its history is looked at.
 	Tail follow.Tail
@@ -86,6 +87,7 @@ type Service struct {
 	planner     Planner
 	relay       Relay
 	cancels     Relay
+	signals     Relay
 	inbox       Inbox
 	follower    *follow.Follower
 	secrets     func(spec.SecretRef) (string, error)
@@ -117,7 +119,7 @@ func New(c Config, p Parts) (*Service, error) {
 	}
 	s := &Service{
 		cfg: c, store: p.Store, definitions: p.Definitions, providers: map[string]Provider{}, planner: p.Planner,
-		relay: p.Relay, cancels: p.Cancels, inbox: p.Inbox, secrets: p.Secrets, metrics: p.Metrics, log: p.Log, sync: make(chan struct{}, 1),
+		relay: p.Relay, cancels: p.Cancels, signals: p.Signals, inbox: p.Inbox, secrets: p.Secrets, metrics: p.Metrics, log: p.Log, sync: make(chan struct{}, 1),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -159,6 +161,9 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	if s.cancels != nil {
 		wg.Go(func() { _ = s.cancels.Run(ctx) }) // it ends with ctx, without an error
+	}
+	if s.signals != nil {
+		wg.Go(func() { _ = s.signals.Run(ctx) }) // it ends with ctx, without an error
 	}
 	wg.Go(func() { s.attempts.run(ctx, s.cfg.DeliveryRetention) })
 	wg.Go(func() { s.watchBacklog(ctx) })

@@ -25,6 +25,7 @@ type Store interface {
 
 	Gates
 	Attempts
+	Signals
 	Runs
 	Hands
 }

@@ -213,6 +213,7 @@ func run(t *testing.T, pool *pgxpool.Pool, b *bus.Bus) *replica {
 		Planner:     cron.Planner{},
 		Relay:       store.Relay(b.Publish, bustest.Log(t)),
 		Cancels:     store.CancelRelay(b.Publish, bustest.Log(t)),
+		Signals:     store.SignalRelay(b.Publish, bustest.Log(t)),
 		Inbox:       inbox.New(b),
 		Tail:        b,
 		Secrets:     resolve,

@@ -41,7 +41,8 @@ type signalInput struct {
 	IdempotencyKey
 	Body struct {
 		Name string          `json:"name" pattern:"^[A-Za-z0-9_-]{1,120}$"`
-		Data json.RawMessage `json:"data,omitempty" doc:"any JSON value"`
+		Key  string          `json:"key,omitempty" doc:"only a wait with this key takes it; any of the name when absent"`
+		Data json.RawMessage `json:"data,omitempty" doc:"any JSON value of at most 256 KiB; the result that the model reads"`
 	}
 }
 
@@ -73,9 +74,9 @@ func (a *api) commands() {
 		func(ctx context.Context, in *budgetInput) (*commandOutput, error) {
 			return a.order(ctx, in.ID, in.Key, console.Order{Kind: events.RunRaiseBudget, Budget: in.Body.Budget, To: in.Body.To, Reason: in.Body.Reason})
 		})
-	door.Register(a.door, command("signal", events.RunSignal, "Hand data to a run"), authn.Operator,
+	door.Register(a.door, command("signal", events.RunSignal, "Hand data to a run that waits for it, or will"), authn.Operator,
 		func(ctx context.Context, in *signalInput) (*commandOutput, error) {
-			return a.order(ctx, in.ID, in.Key, console.Order{Kind: events.RunSignal, Signal: in.Body.Name, Data: in.Body.Data})
+			return a.order(ctx, in.ID, in.Key, console.Order{Kind: events.RunSignal, Signal: in.Body.Name, WaitKey: in.Body.Key, Data: in.Body.Data})
 		})
 }
 

@@ -148,7 +148,7 @@ type Why struct {
 
 // Wait is one thing that must happen.
 type Wait struct {
-	Kind     string     `json:"kind" doc:"queue, model, tool, approval, doubt, child"`
+	Kind     string     `json:"kind" doc:"queue, model, tool, approval, doubt, signal, child"`
 	ID       string     `json:"id,omitempty" doc:"approval id"`
 	Name     string     `json:"name,omitempty" doc:"tool"`
 	Since    *time.Time `json:"since,omitempty"`

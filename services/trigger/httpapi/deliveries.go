@@ -24,7 +24,7 @@ type deliveryOutput struct{ Body delivery }
 type deliveriesInput struct {
 	door.PageInput
 	Webhook string    `query:"webhook" maxLength:"62" doc:"of this webhook only"`
-	Outcome string    `query:"outcome" enum:"accepted,duplicate,filtered,held,rejected"`
+	Outcome string    `query:"outcome" enum:"accepted,duplicate,filtered,held,rejected,signalled"`
 	Since   time.Time `query:"since" doc:"received at or after this time"`
 }
 
@@ -36,7 +36,7 @@ type delivery struct {
 	Namespace  string `json:"namespace"`
 	Source     string `json:"source" enum:"webhook,api,schedule,event"`
 	SourceName string `json:"source_name" doc:"of the webhook, the schedule or the subject; of the principal for the API"`
-	Outcome    string `json:"outcome" enum:"accepted,duplicate,filtered,held,rejected"`
+	Outcome    string `json:"outcome" enum:"accepted,duplicate,filtered,held,rejected,signalled"`
 	Reason     string `json:"reason,omitempty" doc:"why it was rejected or filtered: bad_signature, missing_signature, stale_timestamp, too_large, bad_body, schema, mapping, ..."`
 	Detail     string `json:"detail,omitempty" doc:"the reason for people"`
 	Key        string `json:"dedupe_key,omitempty"`

@@ -22,7 +22,7 @@ func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case answer.Reply != nil:
 		writeJSON(w, http.StatusOK, answer.Reply)
-	case answer.Thanks != nil || answer.Filtered || answer.Items != nil:
+	case answer.Thanks != nil || answer.Filtered || answer.Signal || answer.Items != nil:
 		a.thank(w, r, answer)
 	default:
 		if answer.Repeat {

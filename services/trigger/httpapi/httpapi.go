@@ -32,6 +32,7 @@ func register(d *door.Door, svc *trigger.Service, now clock) {
 	a.registerSchedules(d)
 	a.registerDeliveries(d)
 	a.registerTests(d)
+	a.registerSignals(d)
 }
 
 var article = map[string]string{events.KindAgent: "an agent", events.KindFlow: "a flow"}

@@ -44,7 +44,7 @@ type replayOutput struct{ Body replayed }
 type replayed struct {
 	Of        string `json:"replay_of"`
 	ID        string `json:"delivery_id,omitempty" doc:"entry of the replay; absent when the run was there already, and in a dry run"`
-	Outcome   string `json:"outcome" enum:"accepted,duplicate,filtered,held,rejected"`
+	Outcome   string `json:"outcome" enum:"accepted,duplicate,filtered,held,rejected,signalled"`
 	Reason    string `json:"reason,omitempty"`
 	Detail    string `json:"detail,omitempty"`
 	RunID     string `json:"run_id,omitempty"`
@@ -86,7 +86,7 @@ type rangeInput struct {
 		Webhook string    `json:"webhook" minLength:"1" maxLength:"62"`
 		From    time.Time `json:"from" doc:"received at or after"`
 		To      time.Time `json:"to,omitzero" doc:"received before; now when absent"`
-		Outcome string    `json:"outcome,omitempty" enum:"accepted,duplicate,filtered,held,rejected" doc:"rejected when absent"`
+		Outcome string    `json:"outcome,omitempty" enum:"accepted,duplicate,filtered,held,rejected,signalled" doc:"rejected when absent"`
 		Force   bool      `json:"force,omitempty" doc:"start a new run also for what has one"`
 		DryRun  bool      `json:"dry_run,omitempty" doc:"only list what would be replayed"`
 		Limit   int       `json:"limit,omitempty" minimum:"1" maximum:"500" doc:"500 when absent"`

@@ -11,20 +11,25 @@ import (
 // hookItem is what became of one event of a list.
 type hookItem struct {
 	*started
-	Duplicate bool `json:"duplicate,omitempty"`
-	Filtered  bool `json:"filtered,omitempty"`
+	SignalID  string `json:"signal_id,omitempty"`
+	Duplicate bool   `json:"duplicate,omitempty"`
+	Filtered  bool   `json:"filtered,omitempty"`
 }
 
 func itemOf(x trigger.HookAnswer) hookItem {
 	if x.Filtered {
 		return hookItem{Filtered: true}
 	}
+	if x.Signal {
+		return hookItem{SignalID: string(x.DeliveryID), Duplicate: x.Repeat}
+	}
 	body := startedBody(x.Accepted)
 	return hookItem{started: &body, Duplicate: x.Repeat}
 }
 
 // thank answers a verified request in its sender's own form, or when it did not
-// start exactly one run: {"filtered": true}, or {"runs": [...]} for a list.
+// start exactly one run: {"filtered": true}, {"signal_id": ...}, or {"runs": [...]}
+// for a list.
 func (a *api) thank(w http.ResponseWriter, r *http.Request, answer trigger.HookAnswer) {
 	var value any = itemOf(answer)
 	if answer.Items != nil {
@@ -36,7 +41,9 @@ func (a *api) thank(w http.ResponseWriter, r *http.Request, answer trigger.HookA
 			Runs []hookItem `json:"runs"`
 		}{runs}
 	} else if !answer.Filtered {
-		w.Header().Set("Location", startedBody(answer.Accepted).StatusURL)
+		if !answer.Signal {
+			w.Header().Set("Location", startedBody(answer.Accepted).StatusURL)
+		}
 		if answer.Repeat {
 			w.Header().Set(headerReplayed, "true")
 		}

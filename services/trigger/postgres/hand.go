@@ -282,6 +282,9 @@ func (s *Store) UntilDue(ctx context.Context, not []trigger.HandName) (wait time
 
 // Queries lists every statement, for the test that prepares them.
 var Queries = map[string]string{
+	"insertSignal": insertSignal, "insertSignalLogged": insertSignalLogged, "findSignalConflict": findSignalConflict, "findSignal": findSignal,
+	"listSignals": listSignals, "assignSignals": assignSignals, "owedSignals": owedSignals, "signalsAnnounced": signalsAnnounced,
+	"signalsLanded": signalsLanded, "expireSignals": expireSignals,
 	"insertBatch": insertBatch, "findConflicts": findConflicts,
 	"insertDelivery": insertDelivery, "findConflict": findConflict, "findDelivery": findDelivery, "deliveryByID": deliveryByID,
 	"gateSoon": gateSoon, "refill": refill, "takeToken": takeToken,
