@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -156,20 +155,12 @@ func readJSON(flag, value string) (json.RawMessage, error) {
 	if value == "" {
 		return nil, nil
 	}
-	raw := []byte(value)
-	if file, ok := strings.CutPrefix(value, "@"); ok {
-		var err error
-		if file == "-" {
-			raw, err = io.ReadAll(os.Stdin)
-		} else {
-			raw, err = os.ReadFile(file)
-		}
-		if err != nil {
-			return nil, usage(fmt.Errorf("%s: %w", flag, err))
-		}
+	text, err := readText(flag, value)
+	if err != nil {
+		return nil, err
 	}
 	var v json.RawMessage
-	if err := json.Unmarshal(raw, &v); err != nil {
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		return nil, usage(fmt.Errorf("%s is not JSON: %w; write it in single quotes, or @file", flag, err))
 	}
 	return v, nil

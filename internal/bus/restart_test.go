@@ -42,14 +42,11 @@ func TestRestart_ConsumersResume(t *testing.T) {
 	}
 }
 
-// A handler that works through a restart is not run again: the redelivery is
-// adopted, and its acknowledgement reaches the new server.
-func TestRestart_HeldMessageIsAdopted(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	b := s.provisioned("a")
-	var runs atomic.Int32
-	release := make(chan struct{})
+// working consumes facts until one handler is at work, which lasts until
+// release is closed.
+func working(t *testing.T, b *bus.Bus) (runs *atomic.Int32, release chan struct{}) {
+	t.Helper()
+	runs, release = &atomic.Int32{}, make(chan struct{})
 	consume(t, b, bus.Consumption{Workers: 4, Handle: func(context.Context, events.Received) error {
 		runs.Add(1)
 		<-release
@@ -57,6 +54,16 @@ func TestRestart_HeldMessageIsAdopted(t *testing.T) {
 	}})
 	publish(t, b, fact(1))
 	eventually(t, 5*time.Second, "working", func() bool { return runs.Load() == 1 })
+	return runs, release
+}
+
+// A handler that works through a restart is not run again: the redelivery is
+// adopted, and its acknowledgement reaches the new server.
+func TestRestart_HeldMessageIsAdopted(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	b := s.provisioned("a")
+	runs, release := working(t, b)
 	s.stop()
 	time.Sleep(bus.AckWait + 200*time.Millisecond) // it is overdue when the server comes back
 	s.start()
@@ -76,15 +83,7 @@ func TestRestart_AckWaitsForTheServer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	b := s.provisioned("a")
-	var runs atomic.Int32
-	release := make(chan struct{})
-	consume(t, b, bus.Consumption{Workers: 4, Handle: func(context.Context, events.Received) error {
-		runs.Add(1)
-		<-release
-		return nil
-	}})
-	publish(t, b, fact(1))
-	eventually(t, 5*time.Second, "working", func() bool { return runs.Load() == 1 })
+	runs, release := working(t, b)
 	s.stop()
 	close(release)
 	time.Sleep(300 * time.Millisecond) // finished, and cannot say so

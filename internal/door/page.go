@@ -32,6 +32,16 @@ func NewPage[T any](items []T, limit int, at func(T) any) Page[T] {
 	return p
 }
 
+// PageOf is NewPage of items that are shown in another form.
+func PageOf[T, V any](items []T, limit int, at func(T) any, show func(T) V) Page[V] {
+	cut := NewPage(items, limit, at)
+	p := Page[V]{Items: make([]V, 0, len(cut.Items)), NextCursor: cut.NextCursor}
+	for _, item := range cut.Items {
+		p.Items = append(p.Items, show(item))
+	}
+	return p
+}
+
 // EncodeCursor makes an opaque cursor from a position.
 func EncodeCursor(position any) string {
 	b, err := json.Marshal(position)

@@ -2,7 +2,6 @@ package door_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -18,36 +17,6 @@ import (
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 )
-
-// serve runs d on a real server until t ends.
-func serve(t *testing.T, d *door.Door) *door.Server {
-	t.Helper()
-	s := door.NewServer("127.0.0.1:0", d.Handler())
-	run(t, s)
-	return s
-}
-
-// run serves until t ends.
-func run(t *testing.T, s *door.Server) {
-	t.Helper()
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		stop, end := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
-		defer end()
-		if err := s.Stop(stop); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-		if err := <-done; err != nil {
-			t.Errorf("run: %v", err)
-		}
-	})
-}
 
 // TestCaseA09_SlowBody sends a body one byte at a time: the request ends at the
 // body's deadline, while a stream on the same server goes on.
@@ -65,7 +34,7 @@ func TestCaseA09_SlowBody(t *testing.T) {
 			}
 		}
 	}))
-	srv := serve(t, d)
+	srv := doortest.Serve(t, d)
 
 	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+srv.Address()+"/v1/ticks", nil)
 	if err != nil {
@@ -117,7 +86,7 @@ func TestCaseA09_LargeBodyOverASlowLine(t *testing.T) {
 		}
 		fmt.Fprint(w, len(body))
 	}))
-	srv := serve(t, d)
+	srv := doortest.Serve(t, d)
 	for every, want := range map[time.Duration]int{100 * time.Millisecond: http.StatusOK, 3 * time.Second: http.StatusRequestTimeout} {
 		conn, err := net.Dial("tcp", srv.Address())
 		if err != nil {
@@ -163,7 +132,7 @@ func TestBody_HandlerMayTakeLongerThanItsBody(t *testing.T) {
 			_, _ = io.WriteString(w, "done")
 		}
 	}))
-	srv := serve(t, d)
+	srv := doortest.Serve(t, d)
 	res, err := http.Post("http://"+srv.Address()+"/v1/slow", "text/plain", strings.NewReader("x"))
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +153,7 @@ func TestStop_LetsRequestsFinish(t *testing.T) {
 		<-goOn
 		_, _ = io.WriteString(w, "done")
 	}))
-	srv := serve(t, d)
+	srv := doortest.Serve(t, d)
 	got := make(chan string, 1)
 	go func() {
 		res, err := http.Get("http://" + srv.Address() + "/v1/work")
@@ -216,7 +185,7 @@ func TestStop_LetsRequestsFinish(t *testing.T) {
 func TestAbsurdHeaders_AreRefused(t *testing.T) {
 	t.Parallel()
 	d, _ := rig(t, nil)
-	srv := serve(t, d)
+	srv := doortest.Serve(t, d)
 	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+srv.Address()+"/openapi.json", nil)
 	if err != nil {
 		t.Fatal(err)

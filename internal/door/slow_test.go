@@ -81,7 +81,7 @@ func TestCaseA09_SlowSenders(t *testing.T) {
 		}
 	})
 	t.Cleanup(restore)
-	run(t, srv)
+	doortest.Run(t, srv)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	post := func() (time.Duration, error) {
 		begun := time.Now()

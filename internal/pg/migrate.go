@@ -24,6 +24,16 @@ type Schema struct {
 	FS   fs.FS  // holds NNNN_name.sql at its root
 }
 
+// NewSchema is a service's schema whose files were embedded as
+// migrations/*.sql.
+func NewSchema(name string, files embed.FS) Schema {
+	sub, err := fs.Sub(files, "migrations")
+	if err != nil {
+		panic(err) // the path is a constant
+	}
+	return Schema{Name: name, FS: sub}
+}
+
 //go:embed migrations/*.sql
 var baseFiles embed.FS
 

@@ -78,13 +78,9 @@ func (a api) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	items := make([]Approval, 0, len(found))
-	for _, r := range found {
-		items = append(items, show(r))
-	}
-	return &listOutput{Body: door.NewPage(items, in.Limit, func(v Approval) any {
-		return approvals.Position{CreatedAt: v.CreatedAt, ID: events.ApprovalID(v.ApprovalID)}
-	})}, nil
+	return &listOutput{door.PageOf(found, in.Limit, func(r approvals.Request) any {
+		return approvals.Position{CreatedAt: r.CreatedAt, ID: r.ID}
+	}, show)}, nil
 }
 
 type getInput struct {

@@ -1,13 +1,11 @@
 package httpapi_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
@@ -16,29 +14,6 @@ import (
 	"github.com/holdfast-run/holdfast/services/console/httpapi"
 	"github.com/holdfast-run/holdfast/web"
 )
-
-func newServer(t *testing.T, r *rig) *door.Server {
-	t.Helper()
-	srv := door.NewServer("127.0.0.1:0", r.door.Handler())
-	if err := srv.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { done <- srv.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		stop, end := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
-		defer end()
-		if err := srv.Stop(stop); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-		if err := <-done; err != nil {
-			t.Errorf("run: %v", err)
-		}
-	})
-	return srv
-}
 
 func TestPages_ShowHostileTextAsText(t *testing.T) {
 	t.Parallel()

@@ -101,11 +101,7 @@ func (a *api) resources() {
 		if err != nil {
 			return nil, err
 		}
-		list := make([]Resource, 0, len(found))
-		for _, r := range found {
-			list = append(list, wireResource(r))
-		}
-		return &listResourcesOutput{door.NewPage(list, in.Limit, func(r Resource) any { return console.ResourceName{Kind: r.Kind, Name: r.Name} })}, nil
+		return &listResourcesOutput{door.PageOf(found, in.Limit, func(r console.Resource) any { return r.ResourceName }, wireResource)}, nil
 	})
 
 	door.Register(a.door, huma.Operation{

@@ -171,11 +171,7 @@ func (a *api) runs() {
 		if err != nil {
 			return nil, err
 		}
-		runs := make([]Run, 0, len(found))
-		for _, r := range found {
-			runs = append(runs, wireRun(r))
-		}
-		return &listRunsOutput{door.NewPage(runs, in.Limit, func(r Run) any { return runCursor{r.RunID} })}, nil
+		return &listRunsOutput{door.PageOf(found, in.Limit, func(r console.Run) any { return runCursor{r.ID} }, wireRun)}, nil
 	})
 
 	door.Register(a.door, huma.Operation{

@@ -190,7 +190,7 @@ func TestStreams_EndWhenTheServerStops(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	id := r.accept("default", "shop", `{}`)
-	srv := newServer(t, r)
+	srv := doortest.Serve(t, r.door)
 	r.url = "http://" + srv.Address()
 	stream := r.listen(t.Context(), "/v1/runs/"+string(id)+"/events", doortest.Token(authn.Viewer), "")
 	begun := time.Now()

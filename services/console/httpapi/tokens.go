@@ -108,11 +108,7 @@ func (a *api) tokens() {
 		if err != nil {
 			return nil, err
 		}
-		list := make([]Token, 0, len(found))
-		for _, t := range found {
-			list = append(list, wireToken(t))
-		}
-		return &listTokensOutput{door.NewPage(list, in.Limit, func(t Token) any { return tokenCursor{t.ID} })}, nil
+		return &listTokensOutput{door.PageOf(found, in.Limit, func(t console.Token) any { return tokenCursor{t.ID} }, wireToken)}, nil
 	})
 
 	door.Register(a.door, huma.Operation{

@@ -4,7 +4,6 @@ package postgres
 
 import (
 	"embed"
-	"io/fs"
 
 	"github.com/holdfast-run/holdfast/internal/pg"
 )
@@ -13,12 +12,4 @@ import (
 var files embed.FS
 
 // Migrations holds the schemas catalog and console.
-var Migrations = pg.Schema{Name: "console", FS: migrations()}
-
-func migrations() fs.FS {
-	sub, err := fs.Sub(files, "migrations")
-	if err != nil {
-		panic(err) // the path is a constant
-	}
-	return sub
-}
+var Migrations = pg.NewSchema("console", files)

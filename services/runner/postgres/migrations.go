@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"embed"
-	"io/fs"
 
 	"github.com/holdfast-run/holdfast/internal/pg"
 )
@@ -11,7 +10,7 @@ import (
 var migrations embed.FS
 
 // Migrations is the runner's schema.
-var Migrations = pg.Schema{Name: "runner", FS: must(fs.Sub(migrations, "migrations"))}
+var Migrations = pg.NewSchema("runner", migrations)
 
 func must[T any](v T, err error) T {
 	if err != nil {

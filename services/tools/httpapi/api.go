@@ -71,12 +71,7 @@ func (a api) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := door.NewPage(found, in.Limit, func(e tools.Effect) any { return e.Position() })
-	out := &listOutput{Body: door.Page[Effect]{Items: make([]Effect, 0, len(page.Items)), NextCursor: page.NextCursor}}
-	for _, e := range page.Items {
-		out.Body.Items = append(out.Body.Items, show(e))
-	}
-	return out, nil
+	return &listOutput{door.PageOf(found, in.Limit, func(e tools.Effect) any { return e.Position() }, show)}, nil
 }
 
 type getInput struct {

@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"embed"
-	"fmt"
-	"io/fs"
 
 	"github.com/holdfast-run/holdfast/internal/pg"
 )
@@ -12,12 +10,4 @@ import (
 var files embed.FS
 
 // Migrations creates the schema trigger.
-var Migrations = pg.Schema{Name: "trigger", FS: migrations()}
-
-func migrations() fs.FS {
-	sub, err := fs.Sub(files, "migrations")
-	if err != nil {
-		panic(fmt.Sprintf("embedded migrations: %v", err))
-	}
-	return sub
-}
+var Migrations = pg.NewSchema("trigger", files)
