@@ -36,7 +36,7 @@ version is used by the runs that start after it. Repeating it changes nothing.
   holdfast apply -f . --check
   generate | holdfast apply -f -
 
---json prints [{"kind", "name", "namespace", "digest", "version", "changed"}].
+--json prints [{"kind", "name", "namespace", "digest", "version", "changed", "warnings"}].
 ` + exitHelp
 }
 
@@ -82,14 +82,17 @@ func (c *ApplyCmd) Run(ctx context.Context, k *kong.Context) error {
 		}
 		rows = append(rows, []string{a.Kind + "/" + a.Name, what, fmt.Sprintf("version %d", a.Version), shortDigest(string(a.Digest)), a.Namespace})
 	}
+	for _, a := range applied {
+		showWarnings(k.Stderr, a.Warnings)
+	}
 	return table(k.Stdout, []string{"DEFINITION", "RESULT", "VERSION", "DIGEST", "NAMESPACE"}, rows)
 }
 
 func (c *ApplyCmd) checked(w io.Writer, parsed []spec.Document) error {
 	if c.JSON {
 		out := make([]client.Applied, 0, len(parsed))
-		for _, d := range parsed {
-			out = append(out, client.Applied{Kind: d.Kind, Name: d.Name, Namespace: d.Namespace, Digest: d.Digest})
+		for i, d := range parsed {
+			out = append(out, client.Applied{Kind: d.Kind, Name: d.Name, Namespace: d.Namespace, Digest: d.Digest, Warnings: warnings(parsed[i : i+1])})
 		}
 		return printJSON(w, out)
 	}
@@ -100,6 +103,7 @@ func (c *ApplyCmd) checked(w io.Writer, parsed []spec.Document) error {
 	if err := table(w, []string{"DEFINITION", "WHERE", "DIGEST"}, rows); err != nil {
 		return err
 	}
+	showWarnings(w, warnings(parsed))
 	_, err := fmt.Fprintln(w, "well formed; that the names in them exist is known to the server")
 	return err
 }

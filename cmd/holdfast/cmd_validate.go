@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -29,7 +30,10 @@ files. Each problem names file, line and column.
   holdfast validate -f tools/refund.yaml --partial
 
 --json prints {"valid", "definitions": [{"kind", "name", "file", "line", "digest"}],
-"problems": [{"file", "line", "column", "field", "message"}]}.
+"problems": [{"file", "line", "column", "field", "message"}], "warnings": [...]}.
+Warnings are about what is valid and may not be what was meant: a cron expression
+that names a day of the month and one of the week, or a time that a clock change
+of the coming year skips or repeats.
 
 Exit codes: 0 valid, 1 not valid, 2 wrong usage.`
 }
@@ -39,6 +43,7 @@ type validated struct {
 	Valid       bool           `json:"valid"`
 	Definitions []validDoc     `json:"definitions"`
 	Problems    []client.Place `json:"problems"`
+	Warnings    []client.Place `json:"warnings"`
 }
 
 type validDoc struct {
@@ -104,14 +109,35 @@ func dangling(docs []spec.Document) []*spec.Error {
 }
 
 func printValidated(w io.Writer, docs []spec.Document, problems []*spec.Error) error {
-	out := validated{Valid: len(problems) == 0, Definitions: []validDoc{}, Problems: []client.Place{}}
+	out := validated{Valid: len(problems) == 0, Definitions: []validDoc{}, Problems: []client.Place{}, Warnings: warnings(docs)}
 	for _, d := range docs {
 		out.Definitions = append(out.Definitions, validDoc{d.Kind, d.Name, d.Namespace, d.File, d.Line, string(d.Digest)})
 	}
 	for _, p := range problems {
-		out.Problems = append(out.Problems, client.Place{Field: p.Field, Message: p.Message, File: p.File, Line: p.Line, Column: p.Column})
+		out.Problems = append(out.Problems, placeOf(p))
 	}
 	return printJSON(w, out)
+}
+
+func placeOf(e *spec.Error) client.Place {
+	return client.Place{Field: e.Field, Message: e.Message, File: e.File, Line: e.Line, Column: e.Column}
+}
+
+// warnings lists what is valid and may not be what was meant.
+func warnings(docs []spec.Document) []client.Place {
+	all := []client.Place{}
+	for i := range docs {
+		for _, w := range docs[i].Warnings(time.Now()) {
+			all = append(all, placeOf(w))
+		}
+	}
+	return all
+}
+
+func showWarnings(w io.Writer, places []client.Place) {
+	for _, p := range places {
+		fmt.Fprintln(w, clean("warning: "+p.String()))
+	}
 }
 
 func showValidated(w io.Writer, docs []spec.Document, problems []*spec.Error) error {
@@ -128,6 +154,7 @@ func showValidated(w io.Writer, docs []spec.Document, problems []*spec.Error) er
 	if err := table(w, []string{"DEFINITION", "WHERE", "DIGEST"}, rows); err != nil {
 		return err
 	}
+	showWarnings(w, warnings(docs))
 	_, err := fmt.Fprintf(w, "valid: %d %s\n", len(docs), plural(len(docs), "definition"))
 	return err
 }

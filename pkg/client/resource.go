@@ -24,6 +24,8 @@ type Applied struct {
 	Digest    events.Digest `json:"digest"`
 	Version   int           `json:"version"`
 	Changed   bool          `json:"changed"`
+	// Warnings are what is valid and may not be what was meant.
+	Warnings []Place `json:"warnings,omitempty"`
 }
 
 // Apply stores definitions, all or none. Repeating it changes nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/spec"
 )
@@ -27,6 +28,13 @@ func (s *Service) Apply(ctx context.Context, namespace, principal string, files 
 	out, err := s.Store.Apply(ctx, set)
 	if missing, ok := errors.AsType[*MissingError](err); ok {
 		return nil, s.explain(ctx, set, missing)
+	}
+	for i := range out {
+		for j := range docs {
+			if docs[j].Kind == out[i].Kind && docs[j].Name == out[i].Name {
+				out[i].Warnings = docs[j].Warnings(time.Now())
+			}
+		}
 	}
 	return out, err
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 // ResourceName is the place of a definition in its namespace.
@@ -51,4 +52,6 @@ type Applied struct {
 	Digest    events.Digest
 	Version   int
 	Changed   bool // false: the digest was current already
+	// Warnings are what is valid and may not be what was meant.
+	Warnings []*spec.Error
 }

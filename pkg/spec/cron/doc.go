@@ -19,7 +19,8 @@
 // week; names (MON, JAN), lists, ranges, steps, "?", L, L-n, LW, nW, d#n, dL,
 // the usual macros and a CRON_TZ= prefix. Sunday is 0 and 7. Day of month and
 // day of week are joined by OR, by AND when either begins with "*" (Vixie cron).
-// Six fields, wrapping ranges, steps of zero and unknown zones are refused with
+// EitherDay tells of the OR, Changes of the times that clock changes move, so that
+// they can be said before they surprise. Six fields, wrapping ranges, steps of zero and unknown zones are refused with
 // the field named.
 //
 // The zone database is bundled, so a container without one behaves the same.

@@ -35,6 +35,8 @@ type Applied struct {
 	Digest    events.Digest `json:"digest"`
 	Version   int           `json:"version" doc:"counts the changes of this name, from 1"`
 	Changed   bool          `json:"changed" doc:"false: it was current already"`
+
+	Warnings []door.ProblemError `json:"warnings,omitempty" doc:"what is valid and may not be what was meant"`
 }
 
 type applyOutput struct{ Body []Applied }
@@ -84,7 +86,11 @@ func (a *api) resources() {
 		}
 		out := &applyOutput{Body: make([]Applied, 0, len(applied))}
 		for _, d := range applied {
-			out.Body = append(out.Body, Applied{Kind: d.Kind, Name: d.Name, Namespace: d.Namespace, Digest: d.Digest, Version: d.Version, Changed: d.Changed})
+			one := Applied{Kind: d.Kind, Name: d.Name, Namespace: d.Namespace, Digest: d.Digest, Version: d.Version, Changed: d.Changed}
+			for _, w := range d.Warnings {
+				one.Warnings = append(one.Warnings, door.ProblemError{Field: w.Field, Message: w.Message, File: w.File, Line: w.Line, Column: w.Column})
+			}
+			out.Body = append(out.Body, one)
 		}
 		return out, nil
 	})

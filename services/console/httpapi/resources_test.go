@@ -216,3 +216,22 @@ func TestTokens_ShownOnceUsedAndRevoked(t *testing.T) {
 		}
 	}
 }
+
+// What is valid and may not be what was meant is stored, and said.
+func TestApply_Warnings(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	const schedule = "---\napiVersion: holdfast/v1\nkind: Schedule\nmetadata: {name: either}\nspec: {cron: \"0 0 13 * 5\", agent: checker}\n"
+	for range 2 { // also of a version that is there already
+		warned := map[string][]door.ProblemError{}
+		for _, a := range get[[]httpapi.Applied](r, "POST", "/v1/resources", authn.Admin, documents(t, modelYAML, agentYAML+schedule)) {
+			if a.Warnings != nil {
+				warned[a.Kind+"/"+a.Name] = a.Warnings
+			}
+		}
+		w := warned["schedule/either"]
+		if len(warned) != 1 || len(w) != 1 || w[0].Field != "spec.cron" || w[0].File != "f2.yaml" || w[0].Line == 0 || !strings.Contains(w[0].Message, "either of them fires") {
+			t.Errorf("warnings %+v", warned)
+		}
+	}
+}
