@@ -231,7 +231,7 @@ func (r *rig) worker(m runner.Model, opts ...option) *worker {
 	background.Go(func() { _ = w.beat.Run(ctx) })
 	link := r.nats.Connect(r.t)
 	store := postgres.New(r.db.Open(r.t, "holdfast_runner"))
-	w.Service = runner.New(cfg, runner.Deps{Worker: w.name, Store: store, Bus: link, Heart: w.beat, Defs: r.defs, Model: m, Log: log})
+	w.Service = runner.New(cfg, runner.Deps{Worker: w.name, Store: store, Bus: link, Heart: w.beat, Defs: r.defs, Model: m, Live: link, Log: log})
 	background.Go(func() { _ = w.Run(ctx) })
 	w.inbox = inbox.New(link, w.Service, cfg, store, w.holding)
 	if err := w.inbox.Start(r.t.Context()); err != nil {
