@@ -16,7 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-//go:generate go test -run ^TestConfigDoc$ . -args -update
+//go:generate go test -run ^Test(Config|Metrics)Doc$ . -args -update
 
 // version is set by the linker.
 var version = ""

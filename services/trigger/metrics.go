@@ -2,6 +2,8 @@ package trigger
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -52,7 +54,7 @@ func NewMetrics(t *telemetry.Telemetry) (*Metrics, error) {
 	outcomes := append(Outcomes(), outcomeRefused)
 	requestReasons := []string{noReason, ReasonUnsigned, ReasonHandshake, ReasonFilter, CodeUnknownWebhook, CodeUnknownTarget, CodeSignature,
 		CodeMediaType, CodeInvalidLabels, CodeInvalidSignal, CodeRateLimited, CodeInFlight, "request_timeout", "incomplete_body", "invalid_encoding"}
-	for _, r := range reasons {
+	for _, r := range slices.Sorted(maps.Values(reasons)) {
 		requestReasons = appendNew(requestReasons, r)
 	}
 	m := &Metrics{
