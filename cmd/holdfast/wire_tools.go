@@ -32,6 +32,8 @@ func (p *process) addTools() {
 		relay = postgres.New(pool).NewRelay(p.bus.Publish)
 		return runs("tools-relay", relay.Run), nil
 	})
+	var servers *kind.MCPServers
+	p.addMCPServers(&pool, &servers)
 	var svc *tools.Service
 	p.part("tools", func(context.Context) (lifecycle.Service, error) {
 		out, err := p.services.egress()
@@ -45,13 +47,18 @@ func (p *process) addTools() {
 			Reader:    store,
 			Once:      store,
 			Tools:     toolDefinitions{catalog.New(pool)},
+			Listing:   toolDefinitions{catalog.New(pool)},
+			Offers:    &kind.Offers{Servers: servers, Bus: inbox.Requester(p.bus)},
 			Callbacks: tools.Callbacks{Ends: store, Definition: toolDefinitions{catalog.New(pool)}.callback},
-			Kinds:     kind.All(kind.Config{Egress: egress.New(out), LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Ends: store}),
-			Bus:       p.bus,
-			Heart:     beat,
-			Consume:   inbox.Consume(p.bus, beat.Holding),
-			Kick:      relay.Kick,
-			Log:       p.log.With(telemetry.KeyService, "tools"),
+			Kinds: kind.All(kind.Config{
+				Egress: egress.New(out), LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Ends: store,
+				MCP: servers, Bus: inbox.Requester(p.bus),
+			}),
+			Bus:     p.bus,
+			Heart:   beat,
+			Consume: inbox.Consume(p.bus, beat.Holding),
+			Kick:    relay.Kick,
+			Log:     p.log.With(telemetry.KeyService, "tools"),
 		})
 		if err != nil {
 			return nil, err

@@ -68,6 +68,10 @@ type Deps struct {
 	Reader   Reader
 	Once     OnceStore // nil: the ledger serves no programs
 	Tools    Definitions
+	// Listing finds tools by name and Offers asks what can be imported; nil: this
+	// process does neither.
+	Listing Listing
+	Offers  Offers
 	// Callbacks without Ends: this process posts no ends of runs.
 	Callbacks Callbacks
 	Kinds     []Kind
@@ -90,6 +94,8 @@ type Service struct {
 	once       OnceStore
 	retention  time.Duration
 	tools      Definitions
+	listing    Listing
+	offers     Offers
 	callbacks  Callbacks
 	kinds      []Kind
 	bus        Publisher
@@ -126,7 +132,7 @@ func New(c Config, d Deps) (*Service, error) {
 	}
 	return &Service{
 		worker: c.Worker, pools: c.Pools, slots: c.Slots, sweepEvery: c.SweepEvery,
-		store: d.Store, controls: d.Controls, reader: d.Reader, once: d.Once, retention: c.KeyRetention, tools: d.Tools, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
+		store: d.Store, controls: d.Controls, reader: d.Reader, once: d.Once, retention: c.KeyRetention, tools: d.Tools, listing: d.Listing, offers: d.Offers, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
 		heart: d.Heart, consume: d.Consume, kick: d.Kick, log: d.Log, now: time.Now, attempts: newAttempts(),
 	}, nil
 }

@@ -21,6 +21,7 @@ import (
 func Register(d *door.Door, s *tools.Service) {
 	a := api{service: s}
 	registerOnce(d, a)
+	registerTools(d, a)
 	tags := []string{"effects"}
 	door.Register(d, huma.Operation{
 		Method: http.MethodGet, Path: "/v1/effects", Tags: tags, OperationID: "list-effects",

@@ -21,13 +21,24 @@ type Config struct {
 	ReadFile  func(string) ([]byte, error)
 	// Ends is what Callback posts.
 	Ends tools.Ends
+	// MCP keeps sessions with MCP servers, and Bus asks programs over NATS. Tools
+	// of these kinds are not run without them.
+	MCP *MCPServers
+	Bus tools.Requester
 }
 
 // All lists every kind. A definition is of one kind at most.
 func All(c Config) []tools.Kind {
-	return []tools.Kind{
+	all := []tools.Kind{
 		&HTTP{egress: c.Egress, lookupEnv: c.LookupEnv, readFile: c.ReadFile},
 		&FetchPage{egress: c.Egress},
 		&Callback{egress: c.Egress, ends: c.Ends, lookupEnv: c.LookupEnv, readFile: c.ReadFile},
 	}
+	if c.MCP != nil {
+		all = append(all, &MCP{servers: c.MCP})
+	}
+	if c.Bus != nil {
+		all = append(all, &NATS{bus: c.Bus})
+	}
+	return all
 }

@@ -78,6 +78,9 @@ func (h *HTTP) request(r tools.Request, read bool) (egress.Request, scrubber, *t
 	if err != nil {
 		return fail(tools.Refused, "invalid_arguments", err)
 	}
+	if url, err = def.AddQuery(url, values); err != nil {
+		return fail(tools.Refused, "invalid_arguments", err)
+	}
 	values["secret"] = secret
 	req := egress.Request{Method: def.Method, URL: url, Header: http.Header{}, Read: read, MaxBytes: maxResultBytes}
 	for name, template := range def.Headers {
@@ -96,7 +99,7 @@ func (h *HTTP) request(r tools.Request, read bool) (egress.Request, scrubber, *t
 			return fail(tools.Refused, "invalid_arguments", fmt.Errorf("body: %w", err))
 		}
 		req.Body = []byte(body)
-		if req.Header.Get("Content-Type") == "" {
+		if req.Header.Get("Content-Type") == "" && len(req.Body) > 0 {
 			req.Header.Set("Content-Type", bodyType(req.Body))
 		}
 	}
