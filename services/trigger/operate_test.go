@@ -109,7 +109,8 @@ func TestCaseB05_PauseAndResume(t *testing.T) {
 		t.Errorf("a viewer pauses: %d", a.status)
 	}
 	first.stop()
-	w.apply(t, minutely("often", ", overlap: allow, input: {v: 2}"))
+	// Another expression, of the same minutes.
+	w.apply(t, strings.Replace(minutely("often", ", overlap: allow, input: {v: 2}"), "* * * * *", "0-59 */1 * * *", 1))
 	r := w.pair(t)
 	until(t, "the new version to be seen", func() bool {
 		return w.count(t, "trigger.schedules s JOIN catalog.v_current c ON c.kind = 'schedule' AND c.name = s.name AND c.digest = s.digest WHERE s.name = 'often'") == 1

@@ -211,6 +211,11 @@ func TestCaseB08_BrokenSchedules(t *testing.T) {
 	if n := w.count(t, "trigger.fires WHERE schedule = 'unknown-agent' AND run_id IS NULL"); n != 1 {
 		t.Errorf("%d fires of the schedule that could start nothing, want 1", n)
 	}
+	// Nobody is busy with what cannot fire.
+	const broken = "trigger.schedules WHERE name IN ('never', 'nonsense', 'noise') AND (next_at IS NOT NULL OR version > 3)"
+	if n := w.count(t, broken); n != 0 {
+		t.Errorf("%d hands of broken schedules are due or were written again and again", n)
+	}
 	for name, want := range map[string]string{"never": "never fires", "nonsense": "", "noise": ""} {
 		a := r.api(authn.Viewer, "GET", "/v1/schedules/"+name, "")
 		var s struct{ Problem string }
