@@ -121,4 +121,6 @@ have_postgres || die "PostgreSQL was installed and its server programs are not f
 if [ "${1:-run}" = test ]; then
   command -v "${CC:-gcc}" >/dev/null 2>&1 || command -v cc >/dev/null 2>&1 ||
     install_packages "A C compiler, for the race detector," gcc libc6-dev
+  { command -v node && command -v npm; } >/dev/null 2>&1 ||
+    install_packages "Node.js with npm, for the MCP servers that tools are tested with," nodejs npm
 fi
