@@ -19,11 +19,14 @@ const (
 	exitDenied      = 4 // no token, an unknown one, or a role that may not
 	exitConflict    = 5 // somebody or something else came first
 	exitUnavailable = 6 // no answer, or not now; nothing was lost by asking
+	// exitStillRunning: the wait for a run is over and the run is not.
+	exitStillRunning = 7
 )
 
 const exitHelp = `
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 not allowed,
-5 conflict (somebody decided first), 6 server not available (safe to repeat).
+5 conflict (somebody decided first), 6 server not available (safe to repeat),
+7 the run is still running.
 
 Connection: --server (HOLDFAST_SERVER), --token (HOLDFAST_TOKEN),
 --token-file (HOLDFAST_TOKEN_FILE), --namespace (HOLDFAST_NAMESPACE).`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -49,7 +50,8 @@ type RunsStartCmd struct {
 	Label          map[string]string `env:"-" mapsep:"none" placeholder:"K=V" help:"Label to find the run by; repeat for more, at most 16."`
 	IdempotencyKey string            `env:"-" placeholder:"KEY" help:"The same key starts the same run again instead of a second one."`
 	Callback       string            `env:"-" placeholder:"URL" help:"Post the run's end there, signed; the definition must take callbacks."`
-	Wait           bool              `env:"-" help:"Wait for the end; exit 1 unless the run completed."`
+	Wait           waitFlag          `env:"-" help:"Wait for the end, as --wait=30s no longer than that, and print the output."`
+	Stream         bool              `env:"-" help:"Wait for the end and print what the model writes meanwhile."`
 }
 
 // Help implements kong.HelpProvider.
@@ -59,10 +61,17 @@ func (*RunsStartCmd) Help() string {
   holdfast runs start triage --input '{"issue": 7}'
   holdfast runs start nightly --flow --input @night.json --idempotency-key night-2026-11-29
   id=$(holdfast runs start triage --input '{"issue": 7}' --json | jq -r .run_id)
-  holdfast runs start triage --input @issue.json --wait
+  holdfast runs start triage --input @issue.json --wait=30s
+  holdfast runs start triage --input @issue.json --stream
+
+With --wait or --stream the exit code says how it went: 0 the run completed, 1 it
+ended otherwise, 7 it was still running when the wait was over or Ctrl-C came.
+Nothing that ends the waiting ends the run.
 
 --json prints {"run_id", "status", "status_url", "replayed"}; with --wait the
-run as "holdfast runs get --json" prints it.`
+run as "holdfast runs get --json" prints it; with --stream one line per event,
+as "holdfast runs watch --json" does, {"delta": {...}} for each piece of the
+model's answers, and the run last.`
 }
 
 // Run implements the command.
@@ -89,7 +98,7 @@ func (c *RunsStartCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd)
 	if err != nil {
 		return advise(err, "")
 	}
-	if c.Wait {
+	if c.Wait.set || c.Stream {
 		return c.wait(ctx, k, api, started)
 	}
 	if c.JSON {
@@ -101,37 +110,6 @@ func (c *RunsStartCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd)
 	}
 	_, err = fmt.Fprintf(k.Stdout, "run %s %s (%s)\nfollow it: holdfast runs watch %s\n", started.RunID, how, started.Status, started.RunID)
 	return err
-}
-
-func (c *RunsStartCmd) wait(ctx context.Context, k *kong.Context, api *client.Client, started client.Started) error {
-	for e, err := range api.Watch(ctx, started.RunID, 0) {
-		if err != nil {
-			return fmt.Errorf("run %s goes on, but watching it stopped: %w", started.RunID, err)
-		}
-		if !c.JSON {
-			printEvent(k.Stdout, e)
-		}
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("stopped waiting; run %s goes on: holdfast runs watch %s", started.RunID, started.RunID)
-	}
-	run, err := api.Run(ctx, started.RunID)
-	if err != nil {
-		return advise(err, lookRuns)
-	}
-	if c.JSON {
-		err = printJSON(k.Stdout, run)
-	} else if out := pretty(run.Output); out != "" {
-		_, err = fmt.Fprintln(k.Stdout, out)
-	}
-	if err != nil || run.Status == events.StatusCompleted {
-		return err
-	}
-	why := ""
-	if run.Error != nil {
-		why = ": " + clean(run.Error.Message)
-	}
-	return fmt.Errorf("run %s ended as %s%s; its journal: holdfast runs get %s --journal", run.RunID, run.Status, why, run.RunID)
 }
 
 // RunsGetCmd shows one run.
@@ -296,6 +274,7 @@ type RunsWatchCmd struct {
 	Output
 	ID   string `arg:"" help:"Id of the run."`
 	From int64  `env:"-" placeholder:"SEQ" help:"Begin after this event number. Default: with the first."`
+	Live bool   `env:"-" help:"Show what the model writes meanwhile. Default on a terminal."`
 }
 
 // Help implements kong.HelpProvider.
@@ -306,8 +285,11 @@ itself and continues where it was.
   holdfast runs watch 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a
   holdfast runs watch 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a --from 12 --json
 
+On a terminal, or with --live, what the model writes comes between the events.
+Ctrl-C ends the watching (exit code 7), not the run.
+
 --json prints one event per line: {"run_id", "seq", "kind", "status", "at",
-"cause", "worker", "data"}.`
+"cause", "worker", "data"}; with --live also {"delta": {...}}.`
 }
 
 // Run implements the command.
@@ -319,15 +301,32 @@ func (c *RunsWatchCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd)
 	if err != nil {
 		return err
 	}
-	for e, err := range api.Watch(ctx, events.RunID(c.ID), c.From) {
-		if err != nil {
+	id := events.RunID(c.ID)
+	live := c.Live || !c.JSON && isTerminal(os.Stdout)
+	text := &liveText{w: k.Stdout, notes: k.Stdout}
+	defer text.end()
+	frames := api.WatchLive(ctx, id, c.From)
+	if !live {
+		frames = onlyEvents(api.Watch(ctx, id, c.From))
+	}
+	for f, err := range frames {
+		switch {
+		case err != nil:
 			return advise(err, lookRuns)
+		case c.JSON:
+			if err := printFrameJSON(k.Stdout, f); err != nil {
+				return err
+			}
+		case f.Delta != nil:
+			text.print(*f.Delta)
+		default:
+			text.end()
+			printEvent(k.Stdout, *f.Event)
 		}
-		if !c.JSON {
-			printEvent(k.Stdout, e)
-		} else if err := printJSONLine(k.Stdout, e); err != nil {
-			return err
-		}
+	}
+	if ctx.Err() != nil {
+		text.end()
+		return stillRunning(ctx, id, "watching", nil)
 	}
 	return nil
 }

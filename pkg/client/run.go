@@ -42,15 +42,23 @@ type Started struct {
 
 // Start starts a run. Once it returns nil the run takes effect exactly once.
 func (c *Client) Start(ctx context.Context, r StartRequest) (Started, error) {
+	var out Started
+	header, err := c.start(ctx, r, nil, &out)
+	out.Replayed = header.Get("Idempotency-Replayed") == "true"
+	return out, err
+}
+
+// start sends a start with the query q.
+func (c *Client) start(ctx context.Context, r StartRequest, q url.Values, out any) (http.Header, error) {
 	kind, name := "agents", r.Agent
 	switch {
 	case (r.Agent == "") == (r.Flow == ""):
-		return Started{}, errors.New("a start names one agent or one flow")
+		return nil, errors.New("a start names one agent or one flow")
 	case r.Flow != "":
 		kind, name = "flows", r.Flow
 	}
 	if len(r.Labels) > MaxLabels {
-		return Started{}, fmt.Errorf("a start takes at most %d labels, these are %d", MaxLabels, len(r.Labels))
+		return nil, fmt.Errorf("a start takes at most %d labels, these are %d", MaxLabels, len(r.Labels))
 	}
 	input := r.Input
 	if input == nil {
@@ -64,15 +72,10 @@ func (c *Client) Start(ctx context.Context, r StartRequest) (Started, error) {
 	if r.CallbackURL != "" {
 		body.Callback = &events.Callback{URL: r.CallbackURL}
 	}
-	var out Started
-	header, err := c.do(ctx, call{
-		method: http.MethodPost, path: "/v1/" + kind + "/" + url.PathEscape(name) + "/runs", body: body,
+	return c.do(ctx, call{
+		method: http.MethodPost, path: "/v1/" + kind + "/" + url.PathEscape(name) + "/runs", query: q, body: body,
 		key: cmp.Or(r.IdempotencyKey, newKey()), idempotent: true,
-	}, &out)
-	if header.Get("Idempotency-Replayed") == "true" {
-		out.Replayed = true
-	}
-	return out, err
+	}, out)
 }
 
 // Run is the current state of one run.

@@ -29,31 +29,59 @@ type StreamEvent struct {
 // itself. An error that no reconnection cures is yielded last.
 func (c *Client) Watch(ctx context.Context, id events.RunID, after int64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
+		for f, err := range c.watch(ctx, id, after, false) {
+			var e Event
+			if f.Event != nil {
+				e = *f.Event
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func (c *Client) watch(ctx context.Context, id events.RunID, after int64, live bool) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
 		last := ""
 		if after > 0 {
 			last = strconv.FormatInt(after, 10)
 		}
-		for raw, err := range c.stream(ctx, "/v1/runs/"+url.PathEscape(string(id))+"/events", last) {
+		var piece Delta
+		path := "/v1/runs/" + url.PathEscape(string(id)) + "/events"
+		for raw, err := range c.stream(ctx, path, url.Values{"live": {strconv.FormatBool(live)}}, last) {
 			if err != nil {
-				yield(Event{}, err)
+				yield(Frame{}, err)
 				return
 			}
-			if raw.Event == "end" { // after the last event of a run that has ended
+			switch raw.Event {
+			case "end": // after the last event of a run that has ended
 				return
+			case "delta":
+				var d Delta
+				repeat := json.Unmarshal(raw.Data, &d) != nil ||
+					d.Kind != events.DeltaReset && d.Epoch == piece.Epoch && d.Turn == piece.Turn && d.N <= piece.N
+				if repeat {
+					continue
+				}
+				if piece = d; !yield(Frame{Delta: &d}, nil) {
+					return
+				}
+				continue
 			}
 			var e Event
-			if err := json.Unmarshal(raw.Data, &e); err != nil || e.Kind == "" {
+			if err := json.Unmarshal(raw.Data, &e); err != nil || raw.ID == "" || e.Kind == "" {
 				continue // another type of event than this version knows
 			}
 			if e.Seq <= after {
 				continue // the stream began again further back
 			}
 			if e.Seq > after+1 && after > 0 {
-				yield(Event{}, fmt.Errorf("events %d to %d of run %s are missing", after+1, e.Seq-1, id))
+				yield(Frame{}, fmt.Errorf("events %d to %d of run %s are missing", after+1, e.Seq-1, id))
 				return
 			}
 			after = e.Seq
-			if !yield(e, nil) {
+			if !yield(Frame{Event: &e}, nil) {
 				return
 			}
 		}
@@ -64,19 +92,19 @@ func (c *Client) Watch(ctx context.Context, id events.RunID, after int64) iter.S
 // until ctx ends. after is the ID of the last one seen; empty means from now
 // on. An event of type "resync" says that older ones than asked for are gone.
 func (c *Client) Events(ctx context.Context, after string) iter.Seq2[StreamEvent, error] {
-	return c.stream(ctx, "/v1/events", after)
+	return c.stream(ctx, "/v1/events", nil, after)
 }
 
 // errStreamOver says that the server wants no reconnection.
 var errStreamOver = errors.New("stream over")
 
 // stream follows one event stream and resumes it after the last id it saw.
-func (c *Client) stream(ctx context.Context, path, last string) iter.Seq2[StreamEvent, error] {
+func (c *Client) stream(ctx context.Context, path string, q url.Values, last string) iter.Seq2[StreamEvent, error] {
 	return func(yield func(StreamEvent, error) bool) {
 		failures := 0
 		for {
 			more := true
-			err := c.readStream(ctx, path, last, func(e StreamEvent) bool {
+			err := c.readStream(ctx, path, q, last, func(e StreamEvent) bool {
 				failures = 0
 				if e.ID != "" {
 					last = e.ID
@@ -113,10 +141,10 @@ func (c *Client) stream(ctx context.Context, path, last string) iter.Seq2[Stream
 
 // readStream reads one connection until it ends or each returns false.
 // Source: WHATWG HTML, "Server-sent events", section 9.2.6.
-func (c *Client) readStream(ctx context.Context, path, last string, each func(StreamEvent) bool) error {
+func (c *Client) readStream(ctx context.Context, path string, q url.Values, last string, each func(StreamEvent) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	resp, err := c.send(ctx, call{method: http.MethodGet, path: path, last: last}, nil, "text/event-stream")
+	resp, err := c.send(ctx, call{method: http.MethodGet, path: path, query: q, last: last}, nil, "text/event-stream")
 	if err != nil {
 		return err
 	}
