@@ -35,22 +35,51 @@ func New(pool *pgxpool.Pool) *Catalog {
 	return &Catalog{pool: pool, seen: newCache(maxEntries, maxBytes)}
 }
 
+// Name is a definition by its name.
+type Name struct{ Namespace, Kind, Name string }
+
 const queryCurrent = `
-SELECT v.name, v.digest, v.body::text
-FROM catalog.v_current c
-JOIN catalog.v_versions v USING (namespace, kind, name, digest)
-WHERE c.namespace = $1 AND c.kind = $2 AND c.name = $3`
+SELECT i.n::int, c.digest
+FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS i(namespace, kind, name, n)
+JOIN catalog.v_current c ON c.namespace = i.namespace AND c.kind = i.kind AND c.name = i.name
+LIMIT 100000`
 
 // Current returns what a name means now. ErrNotFound when it means nothing.
 // Callers who ask at the same time share a query, which begins after they asked.
 func (c *Catalog) Current(ctx context.Context, namespace, kind, name string) (Version, error) {
-	e, err := c.asks.do(ctx, asked{namespace, kind, name}, func(ctx context.Context) (*entry, error) {
-		return c.read(ctx, namespace, kind, fmt.Sprintf("%s %q", kind, name), queryCurrent, namespace, kind, name)
-	})
+	digests, err := c.Digests(ctx, Name{namespace, kind, name})
 	if err != nil {
 		return Version{}, err
 	}
-	return e.version, nil
+	if digests[0] == "" {
+		return Version{}, fmt.Errorf("%s %q in namespace %s: %w", kind, name, namespace, ErrNotFound)
+	}
+	return c.Get(ctx, namespace, kind, digests[0])
+}
+
+// Digests returns which versions names mean, all at one moment, which is after the
+// call; empty for a name that means nothing.
+func (c *Catalog) Digests(ctx context.Context, names ...Name) ([]events.Digest, error) {
+	return c.asks.do(ctx, names, c.current)
+}
+
+// current asks for many names at once.
+func (c *Catalog) current(ctx context.Context, names []Name) (map[Name]events.Digest, error) {
+	var columns [3][]string
+	for _, n := range names {
+		columns[0], columns[1], columns[2] = append(columns[0], n.Namespace), append(columns[1], n.Kind), append(columns[2], n.Name)
+	}
+	rows, err := c.pool.Query(ctx, queryCurrent, columns[0], columns[1], columns[2])
+	if err != nil {
+		return nil, fmt.Errorf("read what %d names mean: %w", len(names), err)
+	}
+	means := make(map[Name]events.Digest, len(names))
+	var n int
+	var digest string
+	if _, err := pgx.ForEachRow(rows, []any{&n, &digest}, func() error { means[names[n-1]] = events.Digest(digest); return nil }); err != nil {
+		return nil, fmt.Errorf("read what %d names mean: %w", len(names), err)
+	}
+	return means, nil
 }
 
 const queryVersion = `

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
 // Whoever asks while a read is under way gets the next one, all together: what
@@ -16,20 +18,24 @@ func TestFlights_ShareTheNextRead(t *testing.T) {
 	var f flights
 	var reads atomic.Int32
 	first, open := make(chan struct{}), make(chan struct{})
-	read := func(context.Context) (*entry, error) {
+	var asked []Name // by the second read
+	read := func(_ context.Context, names []Name) (map[Name]events.Digest, error) {
 		n := reads.Add(1)
-		if n == 1 {
+		switch n {
+		case 1:
 			close(first)
 			<-open
+		case 2:
+			asked = names
 		}
-		return &entry{version: Version{Name: string('0' + n)}}, nil
+		return map[Name]events.Digest{{"default", "agent", "a"}: events.Digest('0' + n)}, nil
 	}
-	n := asked{"default", "agent", "a"}
+	n := []Name{{"default", "agent", "a"}}
 	var wg sync.WaitGroup
 	ask := func(want string) {
 		wg.Go(func() {
-			if e, err := f.do(t.Context(), n, read); err != nil || e.version.Name != want {
-				t.Errorf("got %+v, %v, want the result of read %s", e, err, want)
+			if got, err := f.do(t.Context(), n, read); err != nil || string(got[0]) != want {
+				t.Errorf("got %v, %v, want the result of read %s", got, err, want)
 			}
 		})
 	}
@@ -44,6 +50,12 @@ func TestFlights_ShareTheNextRead(t *testing.T) {
 	for range 20 {
 		ask("2")
 	}
+	wg.Go(func() { // other names share it too
+		got, err := f.do(t.Context(), []Name{{"default", "webhook", "w"}, n[0]}, read)
+		if err != nil || got[0] != "" || got[1] != "2" {
+			t.Errorf("two names: %v, %v, want nothing and the result of read 2", got, err)
+		}
+	})
 	// Each asks before the first read ends: then nobody is left for a third.
 	time.Sleep(50 * time.Millisecond)
 	close(open)
@@ -52,12 +64,21 @@ func TestFlights_ShareTheNextRead(t *testing.T) {
 	if got := reads.Load(); got != 2 {
 		t.Errorf("%d reads, want 2", got)
 	}
-	if e, err := f.do(t.Context(), n, read); err != nil || e.version.Name != "3" {
-		t.Errorf("afterwards: %+v, %v, want a read of its own", e, err)
+	if len(asked) != 2 {
+		t.Errorf("the second read asked for %v, want each name once", asked)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.now) > 1 {
-		t.Errorf("%d names are kept", len(f.now))
+	if got, err := f.do(t.Context(), n, read); err != nil || got[0] != "3" {
+		t.Errorf("afterwards: %v, %v, want a read of its own", got, err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		idle := f.now == nil
+		f.mu.Unlock()
+		if idle {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a read is kept")
+		}
 	}
 }
