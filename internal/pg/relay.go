@@ -45,6 +45,10 @@ type Relay struct {
 const (
 	// relayWorkers publish one batch together; each waits for its own PubAck.
 	relayWorkers = 8
+	// relayMany is from how many rows at once on a relay waits relayGather for more:
+	// every batch costs two statements and a commit, whatever its size.
+	relayMany   = 16
+	relayGather = 5 * time.Millisecond
 	// relayStatement bounds one call of Load, Mark or Landed.
 	relayStatement = 10 * time.Second
 )
@@ -94,6 +98,9 @@ func (r *Relay) Run(ctx context.Context) error {
 			full = true
 			sweep.Reset(every)
 		case <-r.kick:
+			if s.last >= relayMany {
+				pause(ctx, relayGather)
+			}
 		}
 		if full && r.Landed != nil {
 			if err := within(ctx, r.Landed); err != nil && ctx.Err() == nil {
@@ -133,6 +140,7 @@ type relaySweep struct {
 	// skip holds messages that cannot be published as they are (too large, say):
 	// they must not block those behind them, and are tried again now and then.
 	skip map[string]skipped
+	last int // how many rows the last drain announced
 }
 
 type skipped struct {
@@ -142,6 +150,7 @@ type skipped struct {
 
 // drain announces until nothing is due. progress says that it marked a row.
 func (s *relaySweep) drain(ctx context.Context) (progress bool, err error) {
+	s.last = 0
 	limit := s.Limit
 	if limit <= 0 {
 		limit = 100
@@ -167,6 +176,7 @@ func (s *relaySweep) drain(ctx context.Context) (progress bool, err error) {
 				return progress, errors.Join(err, fmt.Errorf("mark: %w", merr))
 			}
 			progress = true
+			s.last += len(done)
 		}
 		if err != nil {
 			return progress, fmt.Errorf("publish: %w", err)

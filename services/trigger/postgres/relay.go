@@ -47,9 +47,10 @@ func (s *Store) Backlog(ctx context.Context) (waiting int64, oldest time.Duratio
 // Relay announces deliveries on RUNS through publish until the runner has them.
 func (s *Store) Relay(publish func(context.Context, events.Message) error, log *slog.Logger) *pg.Relay {
 	return &pg.Relay{
-		Name: "trigger",
-		Log:  log,
-		Load: s.load,
+		Name:  "trigger",
+		Log:   log,
+		Limit: 256,
+		Load:  s.load,
 		Publish: func(ctx context.Context, m events.Message) error {
 			if err := publish(ctx, m); err != nil {
 				return err
