@@ -94,6 +94,7 @@ func localhost(port int) string { return net.JoinHostPort("127.0.0.1", strconv.I
 
 // Run implements the command.
 func (c *ServeCmd) Run(ctx context.Context) error {
+	defer holdHeapRoom()()
 	p := &process{
 		database: c.DatabaseSettings, nats: c.NatsSettings, common: c.ProcessSettings, services: c.ServiceSettings,
 		log: c.logger(), secrets: resolveSecret,
