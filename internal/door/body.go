@@ -63,7 +63,11 @@ func ReadBody(r *http.Request, limit int64) (body []byte, done func(), err error
 		return nil, done, Error(http.StatusUnsupportedMediaType, CodeMediaType,
 			fmt.Sprintf("the body has the encoding %.40q; send it plain or with gzip", enc))
 	}
-	buf := make([]byte, 0, 16<<10)
+	room := int64(16 << 10)
+	if src == wire && r.ContentLength > 0 {
+		room = min(room, r.ContentLength+1) // the one more is for reading the end
+	}
+	buf := make([]byte, 0, room)
 	for {
 		if len(buf) == cap(buf) {
 			if len(buf) >= largeBody && cap(buf) < 2*largeBody { // the first growth beyond
