@@ -94,7 +94,10 @@ func (d toolDefinitions) callback(ctx context.Context, namespace, kind string, d
 }
 
 // startDefinitions reads definitions for the trigger service.
-type startDefinitions struct{ catalog *catalog.Catalog }
+type startDefinitions struct {
+	catalog *catalog.Catalog
+	aims    *trigger.Aims
+}
 
 var _ trigger.Definitions = startDefinitions{}
 
@@ -104,36 +107,58 @@ func (d startDefinitions) Target(ctx context.Context, namespace, kind, name stri
 	if err != nil {
 		return trigger.Target{}, notDefined(err)
 	}
+	return d.target(ctx, namespace, events.Ref{Kind: kind, Name: name, Digest: v.Digest})
+}
+
+// target is a version of an agent or flow.
+func (d startDefinitions) target(ctx context.Context, namespace string, ref events.Ref) (trigger.Target, error) {
 	var schema *spec.Schema
 	var callback *spec.Callback
-	switch kind {
+	switch ref.Kind {
 	case events.KindAgent:
-		a, err := d.catalog.Agent(ctx, namespace, v.Digest)
+		a, err := d.catalog.Agent(ctx, namespace, ref.Digest)
 		if err != nil {
 			return trigger.Target{}, notDefined(err)
 		}
 		schema, callback = a.Input, a.Callback
 	case events.KindFlow:
-		f, err := d.catalog.Flow(ctx, namespace, v.Digest)
+		f, err := d.catalog.Flow(ctx, namespace, ref.Digest)
 		if err != nil {
 			return trigger.Target{}, notDefined(err)
 		}
 		schema, callback = f.Input, f.Callback
 	}
-	return trigger.TargetOf(events.Ref{Kind: kind, Name: name, Digest: v.Digest}, schema, callback), nil
+	return trigger.TargetOf(ref, schema, callback), nil
 }
 
-// Webhook implements trigger.Definitions.
+// Webhook implements trigger.Definitions. It asks at the same time for what the
+// webhook most likely starts.
 func (d startDefinitions) Webhook(ctx context.Context, namespace, name string) (trigger.Webhook, error) {
-	v, err := d.catalog.Current(ctx, namespace, "webhook", name)
+	names := []catalog.Name{{Namespace: namespace, Kind: spec.KindWebhook, Name: name}}
+	kind, target, known := d.aims.Of(namespace, name)
+	if known {
+		names = append(names, catalog.Name{Namespace: namespace, Kind: kind, Name: target})
+	}
+	digests, err := d.catalog.Digests(ctx, names...)
+	switch {
+	case err != nil:
+		return trigger.Webhook{}, err
+	case digests[0] == "":
+		return trigger.Webhook{}, fmt.Errorf("%w: webhook %q in namespace %s", trigger.ErrNotFound, name, namespace)
+	}
+	w, err := d.catalog.Webhook(ctx, namespace, digests[0])
 	if err != nil {
 		return trigger.Webhook{}, notDefined(err)
 	}
-	w, err := d.catalog.Webhook(ctx, namespace, v.Digest)
-	if err != nil {
-		return trigger.Webhook{}, notDefined(err)
+	def := trigger.WebhookOf(namespace, name, digests[0], w)
+	d.aims.Note(def)
+	if known && def.Kind == kind && def.Target == target && digests[1] != "" {
+		// An error comes again, and is told, when the start asks for it.
+		if t, err := d.target(ctx, namespace, events.Ref{Kind: kind, Name: target, Digest: digests[1]}); err == nil {
+			def.Aimed = &t
+		}
 	}
-	return trigger.WebhookOf(namespace, name, v.Digest, w), nil
+	return def, nil
 }
 
 // Schedule implements trigger.Definitions.

@@ -31,7 +31,7 @@ func (p *process) addTrigger() {
 		store := postgres.New(pool).Measure(metrics)
 		svc, err := trigger.New(p.services.Trigger, trigger.Parts{
 			Store:       store,
-			Definitions: startDefinitions{catalog.New(pool)},
+			Definitions: startDefinitions{catalog.New(pool), &trigger.Aims{}},
 			Providers:   webhook.All(),
 			Planner:     cron.Planner{},
 			Relay:       store.Relay(p.bus.Publish, log),

@@ -52,7 +52,7 @@ func (s *Service) Accept(ctx context.Context, st Start) (a Accepted, err error) 
 		return Accepted{}, err
 	}
 	s.relay.Kick()
-	s.log.InfoContext(ctx, "start accepted", telemetry.KeyRunID, stored.RunID, telemetry.KeyNamespace, stored.Namespace,
+	s.log.DebugContext(ctx, "start accepted", telemetry.KeyRunID, stored.RunID, telemetry.KeyNamespace, stored.Namespace,
 		"source", stored.Source.Kind, "target", stored.Ref.Name)
 	return Accepted{RunID: stored.RunID, DeliveryID: stored.ID}, nil
 }
@@ -60,6 +60,9 @@ func (s *Service) Accept(ctx context.Context, st Start) (a Accepted, err error) 
 // prepare resolves and checks a start. It writes nothing.
 func (s *Service) prepare(ctx context.Context, st Start) (Delivery, error) {
 	target, err := defined(st.Namespace, st.Name, func() (Target, error) {
+		if st.Aimed != nil {
+			return *st.Aimed, nil
+		}
 		return s.definitions.Target(ctx, st.Namespace, st.Kind, st.Name)
 	})
 	if errors.Is(err, ErrNotFound) {

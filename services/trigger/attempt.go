@@ -83,6 +83,7 @@ type Attempt struct {
 	provider string // of the webhook
 	request  Request
 	stored   bool // it is in the log
+	believed bool // its signature is good
 	// rekey, of a replay, changes the key that the mapping gave.
 	rekey func(string) string
 }
@@ -101,7 +102,7 @@ func newAttempt(def Webhook, r Request) (*Attempt, error) {
 		ID: DeliveryID(id.String()), Namespace: def.Namespace, Webhook: def.Name, Version: def.Digest,
 		ReceivedAt: began, Remote: r.Remote, ContentType: keptText(r.Header.Get("Content-Type"), maxKeptValue),
 		BodyBytes: int64(len(r.Body)), BodyDigest: events.DigestOf(r.Body),
-		Header: redactHeader(r.Header, redaction{brief: true}), began: began, provider: def.Provider, request: r,
+		began: began, provider: def.Provider, request: r,
 	}, nil
 }
 
@@ -115,6 +116,7 @@ func (a *Attempt) End(outcome, reason string) {
 // believe is called when the request's signature is good: only then its content
 // enters the log.
 func (a *Attempt) believe(hide redaction) {
+	a.believed = true
 	a.Header = redactHeader(a.request.Header, hide)
 	a.Query = redactQuery(a.request.Query, hide)
 	if a.ReplayOf == "" && len(a.request.Body) <= maxKeptBody {
@@ -171,6 +173,9 @@ func (s *Service) Log(ctx context.Context, a *Attempt, told Answered) bool {
 	s.metrics.request(ctx, a.provider, a.Outcome, a.Reason)
 	a.Status, a.Took = told.Status, time.Since(a.began)
 	a.Detail = keptText(told.Detail, maxKeptDetail)
+	if !a.believed && a.ReplayOf == "" {
+		a.Header = redactHeader(a.request.Header, redaction{brief: true})
+	}
 	s.attempts.keep(ctx, a)
 	return a.stored
 }

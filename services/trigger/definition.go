@@ -62,16 +62,18 @@ type Webhook struct {
 	Secrets         []spec.SecretRef
 	Check           Check // without the secrets themselves
 	Kind, Target    string
-	Signal          *spec.SignalSend // instead of a target
-	Input           *spec.Template
-	Labels          map[string]*spec.Template
-	Dedupe          *spec.Template // nil: the provider's id
-	Paused          bool
-	Filter          *spec.Condition // nil: everything passes
-	Batch           string          // what becomes of a list: spec.BatchItem or BatchWhole
-	EmptyBody       string
-	Limits          Limits
-	MaxBody         int64 // bytes; 0: the door's limit
+	// Aimed is what Target meant when the webhook was read, if that was read with it.
+	Aimed     *Target
+	Signal    *spec.SignalSend // instead of a target
+	Input     *spec.Template
+	Labels    map[string]*spec.Template
+	Dedupe    *spec.Template // nil: the provider's id
+	Paused    bool
+	Filter    *spec.Condition // nil: everything passes
+	Batch     string          // what becomes of a list: spec.BatchItem or BatchWhole
+	EmptyBody string
+	Limits    Limits
+	MaxBody   int64 // bytes; 0: the door's limit
 }
 
 // WebhookOf is a stored version of a webhook.

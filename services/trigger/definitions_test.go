@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/holdfast-run/holdfast/internal/catalog"
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -13,7 +15,14 @@ import (
 )
 
 // definitions reads the catalog as the service's role.
-type definitions struct{ catalog *catalog.Catalog }
+type definitions struct {
+	catalog *catalog.Catalog
+	aims    *trigger.Aims
+}
+
+func newDefinitions(pool *pgxpool.Pool) definitions {
+	return definitions{catalog.New(pool), &trigger.Aims{}}
+}
 
 var _ trigger.Definitions = definitions{}
 
@@ -30,15 +39,18 @@ func (d definitions) Target(ctx context.Context, namespace, kind, name string) (
 	if err != nil {
 		return trigger.Target{}, err
 	}
-	ref := events.Ref{Kind: kind, Name: name, Digest: v.Digest}
-	if kind == events.KindFlow {
-		f, err := d.catalog.Flow(ctx, namespace, v.Digest)
+	return d.target(ctx, namespace, events.Ref{Kind: kind, Name: name, Digest: v.Digest})
+}
+
+func (d definitions) target(ctx context.Context, namespace string, ref events.Ref) (trigger.Target, error) {
+	if ref.Kind == events.KindFlow {
+		f, err := d.catalog.Flow(ctx, namespace, ref.Digest)
 		if err != nil {
 			return trigger.Target{}, err
 		}
 		return trigger.TargetOf(ref, f.Input, f.Callback), nil
 	}
-	a, err := d.catalog.Agent(ctx, namespace, v.Digest)
+	a, err := d.catalog.Agent(ctx, namespace, ref.Digest)
 	if err != nil {
 		return trigger.Target{}, err
 	}
@@ -46,15 +58,30 @@ func (d definitions) Target(ctx context.Context, namespace, kind, name string) (
 }
 
 func (d definitions) Webhook(ctx context.Context, namespace, name string) (trigger.Webhook, error) {
-	v, err := d.current(ctx, namespace, spec.KindWebhook, name)
+	names := []catalog.Name{{Namespace: namespace, Kind: spec.KindWebhook, Name: name}}
+	kind, target, known := d.aims.Of(namespace, name)
+	if known {
+		names = append(names, catalog.Name{Namespace: namespace, Kind: kind, Name: target})
+	}
+	digests, err := d.catalog.Digests(ctx, names...)
 	if err != nil {
 		return trigger.Webhook{}, err
 	}
-	w, err := d.catalog.Webhook(ctx, namespace, v.Digest)
+	if digests[0] == "" {
+		return trigger.Webhook{}, trigger.ErrNotFound
+	}
+	w, err := d.catalog.Webhook(ctx, namespace, digests[0])
 	if err != nil {
 		return trigger.Webhook{}, err
 	}
-	return trigger.WebhookOf(namespace, name, v.Digest, w), nil
+	def := trigger.WebhookOf(namespace, name, digests[0], w)
+	d.aims.Note(def)
+	if known && def.Kind == kind && def.Target == target && digests[1] != "" {
+		if t, err := d.target(ctx, namespace, events.Ref{Kind: kind, Name: target, Digest: digests[1]}); err == nil {
+			def.Aimed = &t
+		}
+	}
+	return def, nil
 }
 
 func (d definitions) Schedule(ctx context.Context, namespace, name string) (trigger.Schedule, error) {

@@ -48,9 +48,11 @@ type Start struct {
 	Strict bool
 	// Kind and Name of the agent or flow.
 	Kind, Name string
-	Input      json.RawMessage
-	Labels     map[string]string
-	Principal  string
+	// Aimed, when set, is what the name means now: it was read for this start.
+	Aimed     *Target
+	Input     json.RawMessage
+	Labels    map[string]string
+	Principal string
 	// Callback is where the run's end is posted to; empty for nowhere.
 	Callback string
 	// Held keeps the start back until its webhook is no longer paused.

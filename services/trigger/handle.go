@@ -114,6 +114,7 @@ func mapWebhook(def Webhook, r Request, event Event, values map[string]json.RawM
 		Digest:    events.DigestOf(r.Body),
 		Kind:      def.Kind,
 		Name:      def.Target,
+		Aimed:     def.Aimed,
 		Input:     event.Body,
 		Held:      def.Paused,
 		Limits:    def.Limits,

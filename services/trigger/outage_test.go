@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/bustest"
-	"github.com/holdfast-run/holdfast/internal/catalog"
 	"github.com/holdfast-run/holdfast/internal/config"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
@@ -63,7 +62,7 @@ func child(ctx context.Context) error {
 	}
 	store := postgres.New(pool)
 	svc, err := trigger.New(trigger.Config{SyncEvery: 100 * time.Millisecond}, trigger.Parts{
-		Store: store, Definitions: definitions{catalog.New(pool)}, Providers: webhook.All(), Planner: cron.Planner{},
+		Store: store, Definitions: newDefinitions(pool), Providers: webhook.All(), Planner: cron.Planner{},
 		Relay: store.Relay(b.Publish, nil), Cancels: store.CancelRelay(b.Publish, nil), Signals: store.SignalRelay(b.Publish, nil), Inbox: inbox.New(b), Secrets: resolve,
 	})
 	if err != nil {

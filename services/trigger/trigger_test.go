@@ -23,7 +23,6 @@ import (
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/bustest"
-	"github.com/holdfast-run/holdfast/internal/catalog"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
@@ -208,7 +207,7 @@ func run(t *testing.T, pool *pgxpool.Pool, b *bus.Bus) *replica {
 	store := postgres.New(pool).Measure(metrics)
 	svc, err := trigger.New(trigger.Config{SyncEvery: 200 * time.Millisecond}, trigger.Parts{
 		Store:       store,
-		Definitions: definitions{catalog.New(pool)},
+		Definitions: newDefinitions(pool),
 		Providers:   webhook.All(),
 		Planner:     cron.Planner{},
 		Relay:       store.Relay(b.Publish, bustest.Log(t)),
