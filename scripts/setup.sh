@@ -3,7 +3,8 @@
 # says aloud what it installs. It changes nothing that is there already.
 #
 #   scripts/setup.sh run     Go and PostgreSQL's server programs
-#   scripts/setup.sh test    the same and a C compiler, for the race detector
+#   scripts/setup.sh test    the same, a C compiler for the race detector, Python
+#                           and curl for the example loops, and Node.js for MCP servers
 set -eu
 
 # The toolchain that is fetched where the system has no usable Go. The digests
@@ -123,4 +124,6 @@ if [ "${1:-run}" = test ]; then
     install_packages "A C compiler, for the race detector," gcc libc6-dev
   { command -v node && command -v npm; } >/dev/null 2>&1 ||
     install_packages "Node.js with npm, for the MCP servers that tools are tested with," nodejs npm
+  command -v python3 >/dev/null 2>&1 || install_packages "Python, for the loop of examples/python-loop," python3
+  command -v curl >/dev/null 2>&1 || install_packages "curl, for the loop of examples/shell-loop," curl ca-certificates
 fi

@@ -4,7 +4,8 @@
 // It consumes the EVENTS tail, once per process, and fans it out in memory. It
 // publishes RUNS commands: cancel, pause, resume, raise_budget, signal. It owns
 // the Postgres schemas catalog (definitions and tokens, which every service
-// reads through views) and console (commands), and reads the views of the other
+// reads through views) and console (commands, and the runs of
+// users' own programs with their checkpoints), and reads the views of the other
 // services. It decides nothing about a run.
 //
 // It guarantees: a command that was answered 202 is handed to the runner until

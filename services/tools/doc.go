@@ -9,6 +9,9 @@
 // outcome which nobody knows is reported as unknown and follows the tool's
 // policy. It never repeats blindly.
 //
+// Programs that are not our agents use the ledger through POST /v1/effects: the
+// same rows, states and doubts, with a lease instead of a heartbeat.
+//
 // It cannot stop a process that was suspended between its last check and its
 // request: only a key that the other side honours closes that gap.
 package tools
