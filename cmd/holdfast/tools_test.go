@@ -62,6 +62,11 @@ apiVersion: holdfast/v1
 kind: Agent
 metadata: {name: reader}
 spec: {model: scripted, instructions: Read the note., tools: [files_read_text_file]}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: gated}
+spec: {description: d, input: {type: object}, effect: write, approval: always, http: {url: "http://127.0.0.1:1/"}}
 `)
 	address := free(t)
 	start(t, []string{"SCRIPT_MODEL_URL=" + model.URL, "SCRIPT_MODEL_KEY=key"}, devReady, "dev", "--listen", address, "--data-dir", dataDir(t),
@@ -110,6 +115,9 @@ spec: {model: scripted, instructions: Read the note., tools: [files_read_text_fi
 	}
 	holds(cli(exitOK, "tools", "test", "files_write_file", "--args", kept, "--yes-act"), "succeeded", "e-")
 	holds(cli(exitOK, "effects", "list", "--tool", "files_write_file"), "succeeded")
+
+	holds(cli(exitFailure, "tools", "test", "gated", "--yes-act"), "only a run can ask")
+	holds(cli(exitNotFound, "tools", "test", "nothing"), "tools list")
 
 	api := remote(t, "http://"+address, "")
 	begun, err := api.Start(t.Context(), client.StartRequest{Agent: "reader", Input: json.RawMessage(`{}`)})

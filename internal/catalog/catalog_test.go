@@ -153,13 +153,17 @@ func TestGet_EveryKind(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no example: %v", err)
 	}
-	kinds := map[string]bool{}
+	texts := []string{"apiVersion: holdfast/v1\nkind: MCPServer\nmetadata: {name: files}\nspec: {stdio: {command: files}}\n"}
 	for _, p := range paths {
 		text, err := os.ReadFile(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range f.apply("default", string(text)) {
+		texts = append(texts, string(text))
+	}
+	kinds := map[string]bool{}
+	for _, text := range texts {
+		for _, d := range f.apply("default", text) {
 			kinds[d.Kind] = true
 			var name string
 			var err error
@@ -185,6 +189,9 @@ func TestGet_EveryKind(t *testing.T) {
 			case spec.KindBudget:
 				x, e := f.Budget(ctx, "default", d.Digest)
 				name, err = x.Name, e
+			case spec.KindMCPServer:
+				x, e := f.MCPServer(ctx, "default", d.Digest)
+				name, err = x.Name, e
 			}
 			if err != nil || name != d.Name {
 				t.Errorf("%s %s: got %q, %v", d.Kind, d.Name, name, err)
@@ -196,7 +203,7 @@ func TestGet_EveryKind(t *testing.T) {
 		}
 	}
 	if len(kinds) != len(spec.Kinds) {
-		t.Errorf("the example has kinds %v, want all of %v", kinds, spec.Kinds)
+		t.Errorf("these are of the kinds %v, want all of %v", kinds, spec.Kinds)
 	}
 }
 

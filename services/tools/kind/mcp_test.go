@@ -131,7 +131,7 @@ func TestMCP_RefusesAChangedTool(t *testing.T) {
 			wantOutcome(t, b.once("change", "write", `{}`), tools.Happened, "")
 			out := b.call(echo, `{}`, 20*time.Second)
 			wantOutcome(t, out, tools.Refused, "tool_changed")
-			if !strings.Contains(out.Error.Message, "mport and apply again") {
+			if out.Error == nil || !strings.Contains(out.Error.Message, "mport and apply again") {
 				t.Errorf("the refusal %q does not say what to do", out.Error.Message)
 			}
 			wantOutcome(t, b.call(two, `{}`, 20*time.Second), tools.Refused, "tool_changed")
