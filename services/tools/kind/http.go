@@ -98,8 +98,10 @@ func (h *HTTP) request(r tools.Request, read bool) (egress.Request, scrubber, *t
 		if err != nil {
 			return fail(tools.Refused, "invalid_arguments", fmt.Errorf("body: %w", err))
 		}
-		req.Body = []byte(body)
-		if req.Header.Get("Content-Type") == "" && len(req.Body) > 0 {
+		if body != "" { // an empty one is none: it has neither type nor chunks
+			req.Body = []byte(body)
+		}
+		if req.Header.Get("Content-Type") == "" && req.Body != nil {
 			req.Header.Set("Content-Type", bodyType(req.Body))
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/tools"
+	"github.com/holdfast-run/holdfast/services/tools/inbox"
 	"github.com/holdfast-run/holdfast/services/tools/kind"
 )
 
@@ -91,7 +92,10 @@ func TestAll_OneKindForEachDefinition(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
 	defs := []*spec.Tool{tool(t, "  effect: read\n  builtin: fetch_page\n"), tool(t, "  effect: read\n  http: {url: \"http://x/\"}\n")}
-	for _, k := range kinds(t, nil) {
+	digest := string(events.DigestOf(nil))
+	defs = append(defs, tool(t, "  effect: read\n  nats: {service: s}\n"), tool(t, "  effect: read\n  mcp: {server: s, tool: t, schema: '"+digest+"'}\n"))
+	all := kind.All(kind.Config{MCP: kind.NewMCPServers(kind.MCPConfig{}), Bus: inbox.Requester(nil)})
+	for _, k := range all {
 		if names[k.Name()] {
 			t.Errorf("two kinds are called %s", k.Name())
 		}
@@ -99,7 +103,7 @@ func TestAll_OneKindForEachDefinition(t *testing.T) {
 	}
 	for _, d := range defs {
 		n := 0
-		for _, k := range kinds(t, nil) {
+		for _, k := range all {
 			if k.Runs(d) {
 				n++
 			}
