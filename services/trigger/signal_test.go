@@ -405,10 +405,17 @@ func TestSignal_ExpiresAndIsHeld(t *testing.T) {
 	a := r.post("/hooks/plain", `{"order":"h"}`)
 	id := kept(t, a)
 	call := runner.waits("default", "h")
+	// Others are handed out, and this one is not; nor does its time pass.
+	passes := func(key string) {
+		marker := runner.waits("default", key)
+		kept(t, r.api(authn.Operator, "POST", "/v1/signals/paid", `{"key":"`+key+`"}`))
+		until(t, key+" to be taken", func() bool { return len(runner.taken(marker)) == 1 && len(r.signals("?state=taken&key="+key)) == 1 })
+	}
+	passes("one")
 	if _, err := w.db.Pool.Exec(t.Context(), `UPDATE trigger.signals SET received_at = received_at - interval '1 hour', expires_at = expires_at - interval '1 hour' WHERE held`); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(1500 * time.Millisecond) // more than one sweep
+	passes("two")
 	if got := r.signals("?key=h"); got[0].State != "kept" || !got[0].Held || len(runner.taken(call)) != 0 {
 		t.Errorf("of a paused webhook: %+v", got)
 	}
@@ -446,7 +453,7 @@ func TestSignal_HostileKeys(t *testing.T) {
 	before := w.count(t, "trigger.attempts WHERE outcome = 'rejected'")
 	refused := map[string]int{
 		`{"order":""}`: 422, `{"order":null}`: 422, `{"order":[1]}`: 422, `{}`: 422, `{"order":"a\u0000b"}`: 400, `{"order":"\ud800"}`: 400,
-		`{"order":"` + strings.Repeat("x", 513) + `"}`: 422,
+		`{"order":"` + strings.Repeat("x", 513) + `"}`:                              422,
 		`{"order":"big","x":"` + strings.Repeat("x", events.SignalDataBytes) + `"}`: 413,
 	}
 	for body, want := range refused {
