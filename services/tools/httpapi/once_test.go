@@ -499,6 +499,9 @@ func TestOnce_RandomHistories(t *testing.T) {
 				}
 				step = "record " + status
 				r = l.record(id, max(fences[holder], 1), rest)
+				if newest := slices.Max(append(slices.Collect(maps.Keys(owner)), 0)); r.HTTP == 200 && r.State == "succeeded" && done == "" && max(fences[holder], 1) != newest {
+					t.Fatalf("history %v: fence %d records, %d is the newest", log, max(fences[holder], 1), newest)
+				}
 				if r.HTTP == 200 && r.State == "succeeded" {
 					if done != "" && done != string(r.Result) {
 						t.Fatalf("history %v: the result %s became %s", log, done, r.Result)
