@@ -108,7 +108,7 @@ func Intake(ctx context.Context, c Config) (_ *Report, err error) {
 func measureDoor(ctx context.Context, c Config, pool *pgxpool.Pool, d *doorProcess, m meter, r *Report) error {
 	for _, senders := range c.Senders {
 		fmt.Fprintf(c.Progress, "webhooks, %d senders ...\n", senders)
-		if _, err := pool.Exec(ctx, "TRUNCATE trigger.deliveries, trigger.attempts"); err != nil {
+		if _, err := pool.Exec(ctx, "TRUNCATE trigger.deliveries, trigger.announcements, trigger.attempts"); err != nil {
 			return err
 		}
 		if _, err := flood(ctx, d.addr, senders, c.Duration/10); err != nil { // connections, plans, pages
@@ -155,7 +155,7 @@ func settle(ctx context.Context, pool *pgxpool.Pool) error {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
 		var open int64
-		if err := pool.QueryRow(ctx, "SELECT count(*) FROM trigger.deliveries WHERE announced_at IS NULL").Scan(&open); err != nil {
+		if err := pool.QueryRow(ctx, "SELECT count(*) FROM trigger.announcements WHERE announced_at IS NULL").Scan(&open); err != nil {
 			return err
 		}
 		if open == 0 {

@@ -11,7 +11,8 @@
 // A door commits a row, answers 2xx and then announces the row on the bus. The
 // row is finished when its receiver has committed it, not when NATS
 // acknowledged it. A [Relay] closes the gap. A table whose rows are announced
-// has four columns and one index:
+// has four columns and one index. Where the row is wide, they are a table of
+// their own, as trigger.announcements: each announcement is an update.
 //
 //	announced_at     timestamptz,                                        -- first PubAck
 //	landed_at        timestamptz,                                        -- the receiver has it
@@ -19,14 +20,14 @@
 //	announce_count   int         NOT NULL DEFAULT 0
 //
 //	-- Only rows that have not landed are in the index, so the sweep stays small.
-//	CREATE INDEX deliveries_announce ON trigger.deliveries (next_announce_at) WHERE landed_at IS NULL;
+//	CREATE INDEX commands_owed ON console.commands (next_announce_at) WHERE landed_at IS NULL;
 //
 // Load returns what is due, with [AnnounceID] as the message id. Two replicas
 // may load the same row at the same time; both publish the same message id and
 // the stream keeps one:
 //
-//	SELECT delivery_id, ..., announce_count
-//	FROM trigger.deliveries
+//	SELECT id, ..., announce_count
+//	FROM console.commands
 //	WHERE landed_at IS NULL AND next_announce_at <= clock_timestamp()
 //	ORDER BY next_announce_at
 //	LIMIT $1
@@ -34,7 +35,7 @@
 // Mark counts the announcement and sets the next one, 10 s ahead and doubling
 // to 5 min. The ids are the ce-ids of the messages that Load returned:
 //
-//	UPDATE trigger.deliveries
+//	UPDATE console.commands
 //	SET announced_at = coalesce(announced_at, clock_timestamp()),
 //	    announce_count = announce_count + 1,
 //	    next_announce_at = clock_timestamp() + least(interval '10 s' * 2 ^ least(announce_count, 5), interval '5 min')
@@ -42,7 +43,7 @@
 //
 // Landed looks the causes up in the receiver's view:
 //
-//	UPDATE trigger.deliveries d
+//	UPDATE console.commands d
 //	SET landed_at = clock_timestamp()
 //	FROM runner.v_landed l
 //	WHERE d.landed_at IS NULL AND d.announced_at IS NOT NULL AND l.run_id = d.run_id::text AND l.cause = d.cause

@@ -158,7 +158,7 @@ func TestCaseA11_EveryAnswerBecomesOneRun(t *testing.T) {
 	stop.Store(true)
 	senders.Wait()
 	starts := w.collect(t, true)
-	until(t, "every start to land", func() bool { return w.count(t, "trigger.deliveries WHERE landed_at IS NULL") == 0 })
+	until(t, "every start to land", func() bool { return w.count(t, "trigger.announcements WHERE landed_at IS NULL") == 0 })
 	seen := map[string]bool{}
 	for _, m := range starts.all() {
 		seen[m.About] = true

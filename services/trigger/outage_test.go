@@ -140,7 +140,7 @@ func TestAccept_KilledAfterCommit(t *testing.T) {
 				}
 			}
 			dead()
-			if n := w.count(t, "trigger.deliveries WHERE announced_at IS NULL"); n != 1 {
+			if n := w.count(t, "trigger.announcements WHERE announced_at IS NULL"); n != 1 {
 				t.Fatalf("%d rows are committed and not noted as announced, want 1", n)
 			}
 			r := w.start(t)
@@ -206,14 +206,14 @@ func TestRelay_NATSLosesEverything(t *testing.T) {
 		accepted(t, a)
 		want[a.RunID] = true
 	}
-	until(t, "all to be announced", func() bool { return w.count(t, "trigger.deliveries WHERE announced_at IS NOT NULL") == n })
+	until(t, "all to be announced", func() bool { return w.count(t, "trigger.announcements WHERE announced_at IS NOT NULL") == n })
 	w.nats.Wipe()
 	// The next announcement is due in ten seconds; the test does not wait for it.
-	if _, err := w.db.Pool.Exec(t.Context(), `UPDATE trigger.deliveries SET next_announce_at = clock_timestamp()`); err != nil {
+	if _, err := w.db.Pool.Exec(t.Context(), `UPDATE trigger.announcements SET next_announce_at = clock_timestamp()`); err != nil {
 		t.Fatal(err)
 	}
 	starts := w.collect(t, true)
-	until(t, "every start to land", func() bool { return w.count(t, "trigger.deliveries WHERE landed_at IS NOT NULL") == n })
+	until(t, "every start to land", func() bool { return w.count(t, "trigger.announcements WHERE landed_at IS NOT NULL") == n })
 	for _, m := range starts.all() {
 		if !want[m.About] {
 			t.Errorf("run %s was never answered", m.About)

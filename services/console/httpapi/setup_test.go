@@ -80,7 +80,7 @@ func (r *rig) exec(sql string, args ...any) {
 func (r *rig) accept(namespace, agent string, labels string) events.RunID {
 	r.t.Helper()
 	id := events.NewRunID()
-	r.exec(`INSERT INTO trigger.deliveries (delivery_id, namespace, source_kind, source_name, request_digest, run_id, ref_kind, ref_name, ref_digest, input, labels, principal)
+	r.exec(`WITH a AS (INSERT INTO trigger.announcements (run_id) VALUES ($2)) INSERT INTO trigger.deliveries (delivery_id, namespace, source_kind, source_name, request_digest, run_id, ref_kind, ref_name, ref_digest, input, labels, principal)
 		VALUES (gen_random_uuid(), $1, 'api', 'maria', 'd', $2, 'agent', $3, 'sha256:x', '{"id":9007199254740993}', $4, 'maria')`, namespace, id, agent, labels)
 	return id
 }

@@ -19,17 +19,18 @@ const attemptInto = `INSERT INTO trigger.attempts (attempt_id, namespace, webhoo
 const insertAttempt = attemptInto + `
 VALUES ($1::text::uuid, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
 	$12, $13, $14, $15, $16, $17, $18, $19, $20, nullif($21, ''), nullif($22, '')::uuid, nullif($23, '')::uuid, $24)
-ON CONFLICT (attempt_id) DO NOTHING`
+ON CONFLICT (namespace, attempt_id) DO NOTHING`
 
 // insertLogged is insertDelivery, and when that inserts, the entry of the
 // delivery's request.
 const insertLogged = `
-WITH delivery AS (` + insertDelivery + `),
+WITH delivery AS (` + insertInto + `),
+announcement AS (` + announce + `),
 attempt AS (` + attemptInto + `
 SELECT $17::text::uuid, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
 	$28, $29, $30, $31, $32, $33, $34, $35, $36, nullif($37, ''), nullif($38, '')::uuid, nullif($39, '')::uuid, $40
 FROM delivery
-ON CONFLICT (attempt_id) DO NOTHING)
+ON CONFLICT (namespace, attempt_id) DO NOTHING)
 SELECT accepted_at FROM delivery`
 
 func attemptArgs(a *trigger.Attempt) []any {
@@ -117,10 +118,9 @@ func (s *Store) ReplayableAttempts(ctx context.Context, namespace string, f trig
 // Replicas sweep at the same time; each takes other rows.
 const sweepAttempts = `
 DELETE FROM trigger.attempts
-WHERE attempt_id IN (
-	SELECT attempt_id FROM trigger.attempts
+WHERE (namespace, attempt_id) IN (
+	SELECT namespace, attempt_id FROM trigger.attempts
 	WHERE received_at < clock_timestamp() - $1::interval
-	ORDER BY received_at
 	LIMIT $2
 	FOR UPDATE SKIP LOCKED)`
 
@@ -144,17 +144,15 @@ LIMIT $6`
 // Starts that no webhook made, and those of webhooks whose entry was swept. Held
 // ones were accepted in the end.
 const listUnlogged = `
-SELECT ` + deliveryHeadColumns + `
-FROM trigger.deliveries d
+SELECT ` + deliveryHeadColumns + fromDeliveries + `
 WHERE namespace = $1 AND ($2 = '' OR source_kind = 'webhook' AND source_name = $2) AND $3 IN ('', 'accepted') AND accepted_at >= $4
 	AND ($5 = '' OR delivery_id < nullif($5, '')::uuid)
-	AND NOT EXISTS (SELECT FROM trigger.attempts a WHERE a.attempt_id = d.delivery_id)
+	AND NOT EXISTS (SELECT FROM trigger.attempts a WHERE a.namespace = $1 AND a.attempt_id = d.delivery_id)
 ORDER BY delivery_id DESC
 LIMIT $6`
 
 const deliveriesByID = `
-SELECT ` + deliveryHeadColumns + `
-FROM trigger.deliveries
+SELECT ` + deliveryHeadColumns + fromDeliveries + `
 WHERE namespace = $1 AND delivery_id = ANY ($2::text[]::uuid[])
 ORDER BY delivery_id
 LIMIT 1000`

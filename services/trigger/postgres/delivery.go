@@ -43,6 +43,11 @@ func (s *Store) Measure(m *trigger.Metrics) *Store {
 const deliveryColumns = `delivery_id::text, namespace, source_kind, source_name, coalesce(dedupe_key, ''), request_digest,
 	run_id, ref_kind, ref_name, ref_digest, input::text, labels, principal, traceparent, held, accepted_at, announced_at, landed_at`
 
+// fromDeliveries joins what the relay knows of each.
+const fromDeliveries = `
+FROM trigger.deliveries d
+JOIN trigger.announcements USING (run_id)`
+
 // deliveryHeadColumns are deliveryColumns without the input, for lists.
 const deliveryHeadColumns = `delivery_id::text, namespace, source_kind, source_name, coalesce(dedupe_key, ''), request_digest,
 	run_id, ref_kind, ref_name, ref_digest, 'null', labels, principal, traceparent, held, accepted_at, announced_at, landed_at`
@@ -65,12 +70,22 @@ func scanDeliveryAfter(row pgx.CollectableRow, d *trigger.Delivery, before ...an
 
 // The conflict names no constraint: a repeat meets the unique key of its source,
 // and an insert whose reply was lost meets its own primary key.
-const insertDelivery = `
+const insertInto = `
 INSERT INTO trigger.deliveries (delivery_id, namespace, source_kind, source_name, dedupe_key, request_digest, run_id,
 	ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback)
 VALUES ($1::text::uuid, $2, $3, $4, nullif($5, ''), $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 ON CONFLICT DO NOTHING
-RETURNING accepted_at`
+RETURNING run_id, held, accepted_at`
+
+// announce makes what a statement's delivery inserted a debt of the relay's.
+const announce = `
+	INSERT INTO trigger.announcements (run_id, next_announce_at)
+	SELECT run_id, CASE WHEN held THEN 'infinity' ELSE clock_timestamp() END FROM delivery`
+
+const insertDelivery = `
+WITH delivery AS (` + insertInto + `),
+announcement AS (` + announce + `)
+SELECT accepted_at FROM delivery`
 
 func insertArgs(d trigger.Delivery) []any {
 	return []any{string(d.ID), d.Namespace, d.Source.Kind, d.Source.Name, d.Key, string(d.Digest), string(d.RunID),
@@ -87,9 +102,8 @@ func orEmpty(labels map[string]string) map[string]string {
 // A concurrent insert under the same key is committed by the time ours found the
 // conflict, so this statement's own snapshot sees it.
 const findConflict = `
-SELECT ` + deliveryColumns + `
-FROM trigger.deliveries
-WHERE delivery_id = $1::text::uuid OR (namespace = $2 AND source_kind = $3 AND source_name = $4 AND dedupe_key = nullif($5, ''))
+SELECT ` + deliveryColumns + fromDeliveries + `
+WHERE namespace = $2 AND (delivery_id = $1::text::uuid OR source_kind = $3 AND source_name = $4 AND dedupe_key = nullif($5, ''))
 ORDER BY accepted_at
 LIMIT 1`
 
@@ -139,8 +153,7 @@ func insertOne(ctx context.Context, pool *pgxpool.Pool, d trigger.Delivery) (tri
 }
 
 const findDelivery = `
-SELECT ` + deliveryColumns + `
-FROM trigger.deliveries
+SELECT ` + deliveryColumns + fromDeliveries + `
 WHERE namespace = $1 AND source_kind = $2 AND source_name = $3 AND dedupe_key = $4`
 
 // Find implements trigger.Store.
@@ -149,8 +162,7 @@ func (s *Store) Find(ctx context.Context, namespace string, src trigger.Source, 
 }
 
 const deliveryByID = `
-SELECT ` + deliveryColumns + `
-FROM trigger.deliveries
+SELECT ` + deliveryColumns + fromDeliveries + `
 WHERE namespace = $1 AND delivery_id = $2::text::uuid`
 
 // Delivery implements trigger.Store.
@@ -191,10 +203,16 @@ const release = `
 WITH signals AS (
 	UPDATE trigger.signals
 	SET held = false, expires_at = clock_timestamp() + (expires_at - received_at)
-	WHERE held AND source_kind = 'webhook' AND namespace = $1 AND source_name = $2)
-UPDATE trigger.deliveries
-SET held = false, next_announce_at = clock_timestamp()
-WHERE held AND source_kind = 'webhook' AND namespace = $1 AND source_name = $2`
+	WHERE held AND source_kind = 'webhook' AND namespace = $1 AND source_name = $2),
+delivery AS (
+	UPDATE trigger.deliveries
+	SET held = false
+	WHERE held AND source_kind = 'webhook' AND namespace = $1 AND source_name = $2
+	RETURNING run_id)
+UPDATE trigger.announcements a
+SET next_announce_at = clock_timestamp()
+FROM delivery d
+WHERE a.run_id = d.run_id`
 
 // Release implements trigger.Store.
 func (s *Store) Release(ctx context.Context, h trigger.HookName) error {

@@ -44,7 +44,7 @@ WHERE p.namespace = $1 AND p.webhook = $2
   AND NOT EXISTS (SELECT FROM runner.v_open o WHERE o.run_id = p.run_id)
   AND (EXISTS (SELECT FROM runner.v_landed l WHERE l.run_id = p.run_id AND l.cause = 'start:' || p.run_id)
     OR p.taken_at < clock_timestamp() - interval '1 min'
-       AND NOT EXISTS (SELECT FROM trigger.deliveries d WHERE d.run_id = p.run_id AND d.landed_at IS NULL))`
+       AND NOT EXISTS (SELECT FROM trigger.announcements a WHERE a.run_id = p.run_id AND a.landed_at IS NULL))`
 
 const takePlace = `
 INSERT INTO trigger.places (run_id, namespace, webhook)

@@ -87,7 +87,7 @@ func TestGate_PlacesOfWhatRunsAreKept(t *testing.T) {
 		WITH started AS (
 			INSERT INTO runner.journal (run_id, seq, kind, status, cause, inbound, worker, at, data)
 			VALUES ($1, 1, 'run_started', 'queued', 'start:' || $1, true, 'test', clock_timestamp(), '{}')),
-		landed AS (UPDATE trigger.deliveries SET landed_at = clock_timestamp() WHERE run_id = $1)
+		landed AS (UPDATE trigger.announcements SET landed_at = clock_timestamp() WHERE run_id = $1)
 		INSERT INTO runner.runs (run_id, namespace, kind, name, digest, status, seq, input, trigger, accepted_at)
 		VALUES ($1, 'default', 'agent', 'check', 'd', 'running', 1, '{}', '{}', clock_timestamp())`, string(running.RunID)); err != nil {
 		t.Fatal(err)

@@ -97,7 +97,8 @@ WITH delivery AS (
 		AS i(delivery_id, namespace, source_kind, source_name, dedupe_key, request_digest, run_id,
 			ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback)
 	ON CONFLICT DO NOTHING
-	RETURNING delivery_id, accepted_at),
+	RETURNING delivery_id, run_id, held, accepted_at),
+announcement AS (` + announce + `),
 attempt AS (` + attemptInto + `
 	SELECT d.delivery_id, i.namespace, i.webhook, i.digest, i.outcome, i.reason, i.detail, i.count, i.status, i.received_at, i.took_us,
 		i.remote, i.content_type, i.headers::jsonb, i.query::jsonb, i.body_bytes, i.body_digest, i.body, i.event_id, i.dedupe_key,
@@ -108,7 +109,7 @@ attempt AS (` + attemptInto + `
 		AS i(attempt_id, namespace, webhook, digest, outcome, reason, detail, count, status, received_at, took_us,
 			remote, content_type, headers, query, body_bytes, body_digest, body, event_id, dedupe_key, run_id, delivery_id, replay_of, principal)
 	JOIN delivery d ON d.delivery_id = i.attempt_id::uuid
-	ON CONFLICT (attempt_id) DO NOTHING)
+	ON CONFLICT (namespace, attempt_id) DO NOTHING)
 SELECT delivery_id::text, accepted_at FROM delivery`
 
 // findConflicts is findConflict for many deliveries.
@@ -116,9 +117,8 @@ const findConflicts = `
 SELECT i.n::int, found.*
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS i(id, ns, kind, name, key, n)
 CROSS JOIN LATERAL (
-	SELECT ` + deliveryColumns + `
-	FROM trigger.deliveries
-	WHERE delivery_id = i.id::uuid OR (namespace = i.ns AND source_kind = i.kind AND source_name = i.name AND dedupe_key = nullif(i.key, ''))
+	SELECT ` + deliveryColumns + fromDeliveries + `
+	WHERE namespace = i.ns AND (delivery_id = i.id::uuid OR source_kind = i.kind AND source_name = i.name AND dedupe_key = nullif(i.key, ''))
 	ORDER BY accepted_at
 	LIMIT 1) AS found
 ORDER BY i.n

@@ -17,17 +17,21 @@ import (
 const unannounced = `
 SELECT delivery_id::text, namespace, source_kind, source_name, coalesce(dedupe_key, ''), run_id, ref_kind, ref_name, ref_digest,
 	CASE WHEN octet_length(input::text) <= $2 THEN input::text END, labels, principal, traceparent, accepted_at, announce_count, callback
-FROM trigger.deliveries
-WHERE landed_at IS NULL AND NOT held AND next_announce_at <= clock_timestamp()
-ORDER BY next_announce_at, run_id
-LIMIT $1`
+FROM (
+	SELECT run_id, next_announce_at, announce_count
+	FROM trigger.announcements
+	WHERE landed_at IS NULL AND next_announce_at <= clock_timestamp()
+	ORDER BY next_announce_at
+	LIMIT $1) owed
+JOIN trigger.deliveries d USING (run_id)
+ORDER BY next_announce_at, run_id`
 
 // keepInput copies a delivery's input to where every service reads it, without
 // moving it through this process, and returns the reference.
 const keepInput = `
 WITH large AS MATERIALIZED (
 	SELECT 'delivery:' || delivery_id AS scope, convert_to(input::text, 'UTF8') AS data
-	FROM trigger.deliveries WHERE delivery_id = $1::text::uuid),
+	FROM trigger.deliveries WHERE namespace = $1 AND delivery_id = $2::text::uuid),
 known AS MATERIALIZED (
 	SELECT scope, 'sha256:' || encode(sha256(data), 'hex') AS digest, data FROM large),
 kept AS (
@@ -49,7 +53,7 @@ func (s *Store) load(ctx context.Context, limit int) ([]events.Message, error) {
 	for _, due := range list {
 		if due.Input == nil {
 			var ref events.BlobRef
-			if err := s.pool.QueryRow(ctx, keepInput, string(due.ID)).Scan(&ref.Scope, &ref.Digest, &ref.Bytes); err != nil {
+			if err := s.pool.QueryRow(ctx, keepInput, due.Namespace, string(due.ID)).Scan(&ref.Scope, &ref.Digest, &ref.Bytes); err != nil {
 				return nil, fmt.Errorf("keep input of run %s: %w", due.RunID, err)
 			}
 			due.InputRef = &ref

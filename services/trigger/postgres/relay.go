@@ -16,7 +16,7 @@ import (
 var _ trigger.Relay = (*pg.Relay)(nil)
 
 const markAnnounced = `
-UPDATE trigger.deliveries
+UPDATE trigger.announcements
 SET announced_at = coalesce(announced_at, clock_timestamp()),
     announce_count = announce_count + 1,
     next_announce_at = clock_timestamp() + least(interval '10 s' * 2 ^ least(announce_count, 5), interval '5 min')
@@ -25,15 +25,16 @@ WHERE run_id = ANY ($1) AND landed_at IS NULL`
 // A start has landed when the runner has committed it; NATS's word for it is not
 // enough.
 const markLanded = `
-UPDATE trigger.deliveries d
+UPDATE trigger.announcements a
 SET landed_at = clock_timestamp()
 FROM runner.v_landed l
-WHERE d.landed_at IS NULL AND d.announced_at IS NOT NULL AND l.run_id = d.run_id AND l.cause = 'start:' || d.run_id`
+WHERE a.landed_at IS NULL AND a.announced_at IS NOT NULL AND l.run_id = a.run_id AND l.cause = 'start:' || a.run_id`
 
 const countBacklog = `
 SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(accepted_at)), 0)::float8
-FROM trigger.deliveries
-WHERE landed_at IS NULL AND NOT held`
+FROM trigger.announcements
+JOIN trigger.deliveries USING (run_id)
+WHERE landed_at IS NULL AND next_announce_at < 'infinity'`
 
 // Backlog implements trigger.Store.
 func (s *Store) Backlog(ctx context.Context) (waiting int64, oldest time.Duration, err error) {

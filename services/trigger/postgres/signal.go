@@ -30,7 +30,7 @@ attempt AS (` + attemptInto + `
 SELECT $14::text::uuid, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
 	$25, $26, $27, $28, $29, $30, $31, $32, $33, nullif($34, ''), nullif($35, '')::uuid, nullif($36, '')::uuid, $37
 FROM signal
-ON CONFLICT (attempt_id) DO NOTHING)
+ON CONFLICT (namespace, attempt_id) DO NOTHING)
 SELECT received_at, expires_at FROM signal`
 
 // signalColumns leave out the data.
