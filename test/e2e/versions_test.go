@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -82,7 +83,11 @@ func namespacesAreApart(t *testing.T, d *deployment) {
 	d.mu.Lock()
 	token := d.tokens["ours"]
 	d.mu.Unlock()
+	d.programsAreApart(t, ours, theirs, token)
 	for _, route := range d.runRoutes(t) {
+		if ofPrograms[route] {
+			continue
+		}
 		for id, want := range map[events.RunID]bool{ids[ours]: true, ids[theirs]: false} {
 			path := strings.ReplaceAll(route.path, "{id}", string(id))
 			a := d.send(t, route.method, path, token, route.body(), nil)
@@ -106,5 +111,40 @@ func namespacesAreApart(t *testing.T, d *deployment) {
 	}
 	if a := d.send(t, http.MethodGet, "/v1/runs", token, nil, map[string]string{"Holdfast-Namespace": "theirs"}); a.status != http.StatusForbidden {
 		t.Errorf("a token of ours that asks for theirs: %d %s, want 403", a.status, a.body)
+	}
+}
+
+// ofPrograms are the routes about a run that only a program's run has.
+var ofPrograms = map[route]bool{
+	{http.MethodGet, "/v1/runs/{id}/checkpoint"}: true,
+	{http.MethodPut, "/v1/runs/{id}/checkpoint"}: true,
+	{http.MethodPost, "/v1/runs/{id}/complete"}:  true,
+}
+
+// programsAreApart is the same for the runs of programs, with requests that are
+// right but for the namespace.
+func (d *deployment) programsAreApart(t *testing.T, ours, theirs *client.Client, token string) {
+	t.Helper()
+	for api, want := range map[*client.Client]int{ours: http.StatusOK, theirs: http.StatusNotFound} {
+		p, err := api.StartProgram(t.Context(), client.ProgramRequest{Name: "loop", IdempotencyKey: "shared"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Save(t.Context(), json.RawMessage(`{"n":1}`)); err != nil {
+			t.Fatal(err)
+		}
+		path := "/v1/runs/" + string(p.ID)
+		for _, r := range []struct {
+			method, path, body string
+			headers            map[string]string
+		}{
+			{http.MethodGet, path + "/checkpoint", "", nil},
+			{http.MethodPut, path + "/checkpoint", `{"state":{"n":2}}`, map[string]string{"If-Match": `"1"`}},
+			{http.MethodPost, path + "/complete", `{"status":"completed","output":{}}`, nil},
+		} {
+			if a := d.send(t, r.method, r.path, token, []byte(r.body), r.headers); a.status != want {
+				t.Errorf("%s %s: %d %s, want %d", r.method, r.path, a.status, a.body, want)
+			}
+		}
 	}
 }

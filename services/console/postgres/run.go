@@ -77,7 +77,7 @@ func listRuns(f console.RunFilter) (query string, args []any) {
 		both("r.status = ?", "'queued' = ?::text", f.Status)
 	}
 	if f.Status == events.StatusQueued {
-		taken = append(taken, "false") // or all runs are read to find none
+		taken, programs = append(taken, "false"), append(programs, "false") // or all runs are read to find none
 	}
 	if len(f.Labels) > 0 {
 		both("r.labels @> ?::jsonb", "d.labels @> ?::jsonb", f.Labels)
