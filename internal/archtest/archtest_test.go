@@ -225,7 +225,7 @@ func TestServicesHaveTests(t *testing.T) {
 // mayReadEnvironment lists the folders whose shipping code may: the command,
 // failpoints (armed from outside only), references to secrets in definitions,
 // the demo, which starts the command, and the scripts of make and CI.
-var mayReadEnvironment = []string{"cmd/holdfast", "internal/failpoint", "internal/egress", "internal/demo", "scripts"}
+var mayReadEnvironment = []string{"cmd/holdfast", "examples", "internal/failpoint", "internal/egress", "internal/demo", "scripts"}
 
 func TestOnlyTheCommandReadsTheEnvironment(t *testing.T) {
 	t.Parallel()
