@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-run/holdfast/internal/fault"
+	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 )
@@ -63,20 +65,30 @@ func (c *Catalog) Digests(ctx context.Context, names ...Name) ([]events.Digest, 
 	return c.asks.do(ctx, names, c.current)
 }
 
+// readPatience is how long a question is asked again while Postgres comes back.
+// After a restart each connection of the pool may fail once.
+const readPatience = time.Second
+
 // current asks for many names at once.
 func (c *Catalog) current(ctx context.Context, names []Name) (map[Name]events.Digest, error) {
 	var columns [3][]string
 	for _, n := range names {
 		columns[0], columns[1], columns[2] = append(columns[0], n.Namespace), append(columns[1], n.Kind), append(columns[2], n.Name)
 	}
-	rows, err := c.pool.Query(ctx, queryCurrent, columns[0], columns[1], columns[2])
-	if err != nil {
-		return nil, fmt.Errorf("read what %d names mean: %w", len(names), err)
-	}
 	means := make(map[Name]events.Digest, len(names))
-	var n int
-	var digest string
-	if _, err := pgx.ForEachRow(rows, []any{&n, &digest}, func() error { means[names[n-1]] = events.Digest(digest); return nil }); err != nil {
+	patient, cancel := context.WithTimeout(ctx, readPatience)
+	defer cancel()
+	err := pg.Retry(patient, func(context.Context) error { // patience ends no query
+		rows, err := c.pool.Query(ctx, queryCurrent, columns[0], columns[1], columns[2])
+		if err != nil {
+			return err
+		}
+		var n int
+		var digest string
+		_, err = pgx.ForEachRow(rows, []any{&n, &digest}, func() error { means[names[n-1]] = events.Digest(digest); return nil })
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read what %d names mean: %w", len(names), err)
 	}
 	return means, nil

@@ -15,7 +15,11 @@ import (
 //
 // It returns a Refusal for what no retry can make good.
 func (s *Service) Accept(ctx context.Context, st Start) (a Accepted, err error) {
-	defer func() { s.metrics.start(ctx, st.Source.Kind, a, err) }()
+	defer func() {
+		if !errors.Is(err, ErrSuperseded) { // it is taken anew
+			s.metrics.start(ctx, st.Source.Kind, a, err)
+		}
+	}()
 	d, err := s.prepare(ctx, st)
 	if err != nil {
 		// A repeat must be answered as before, also when the agent is gone or its

@@ -63,7 +63,9 @@ type Webhook struct {
 	Check           Check // without the secrets themselves
 	Kind, Target    string
 	// Aimed is what Target meant when the webhook was read, if that was read with it.
-	Aimed     *Target
+	Aimed *Target
+	// Assumed says that it was not read for the request that it judges.
+	Assumed   bool
 	Signal    *spec.SignalSend // instead of a target
 	Input     *spec.Template
 	Labels    map[string]*spec.Template

@@ -49,7 +49,9 @@ type Start struct {
 	// Kind and Name of the agent or flow.
 	Kind, Name string
 	// Aimed, when set, is what the name means now: it was read for this start.
-	Aimed     *Target
+	Aimed *Target
+	// Assumed says that Aimed and the webhook were not: what is stored says so.
+	Assumed   bool
 	Input     json.RawMessage
 	Labels    map[string]string
 	Principal string
@@ -79,8 +81,11 @@ type Delivery struct {
 	TraceParent string
 	Callback    string
 	Held        bool
-	Attempt     *Attempt  // only on its way into the store
-	AcceptedAt  time.Time // by the database's clock
+	Attempt     *Attempt // only on its way into the store
+	// Assumes, on its way into the store, is the version of its webhook that must be
+	// current for it to be stored, as must be that of Ref. Empty: both were read for it.
+	Assumes    events.Digest
+	AcceptedAt time.Time // by the database's clock
 
 	AnnouncedAt *time.Time // NATS has stored the start
 	LandedAt    *time.Time // the runner has committed it
@@ -118,6 +123,9 @@ func newDelivery(st Start, ref events.Ref, traceParent string) (Delivery, error)
 	if a := st.Attempt; a != nil && a.Outcome == "" {
 		d.ID = a.ID // a request that makes several deliveries has the first one's
 		d.Attempt = a.accepted(d)
+		if st.Assumed {
+			d.Assumes = a.Version
+		}
 	}
 	return d, nil
 }

@@ -33,6 +33,15 @@ type HookAnswer struct {
 // good. Refusals carry the code; a bad signature is a Refusal that wraps
 // ErrSignature or ErrStale.
 func (s *Service) Webhook(ctx context.Context, namespace, name string, r Request) (HookAnswer, error) {
+	assumed, ok := s.assumed.of(namespace, name)
+	var answer HookAnswer
+	var aerr error
+	if ok {
+		var done bool
+		if answer, done, aerr = s.byAssumption(ctx, assumed, r); done {
+			return answer, nil
+		}
+	}
 	def, err := defined(namespace, name, func() (Webhook, error) { return s.definitions.Webhook(ctx, namespace, name) })
 	if errors.Is(err, ErrNotFound) {
 		s.metrics.request(ctx, unknownWebhook, OutcomeRejected, CodeUnknownWebhook)
@@ -41,11 +50,15 @@ func (s *Service) Webhook(ctx context.Context, namespace, name string, r Request
 	if err != nil {
 		return HookAnswer{}, fmt.Errorf("read webhook %s: %w", name, err)
 	}
+	s.assumed.note(def)
+	if ok && sameVersions(assumed, def) && !errors.Is(aerr, ErrSuperseded) {
+		return answer, aerr
+	}
 	a, err := newAttempt(def, r)
 	if err != nil {
 		return HookAnswer{}, err
 	}
-	answer, err := s.hook(ctx, def, r, a)
+	answer, err = s.hook(ctx, def, r, a)
 	answer.Attempt = a
 	return answer, err
 }
@@ -115,6 +128,7 @@ func mapWebhook(def Webhook, r Request, event Event, values map[string]json.RawM
 		Kind:      def.Kind,
 		Name:      def.Target,
 		Aimed:     def.Aimed,
+		Assumed:   def.Assumed,
 		Input:     event.Body,
 		Held:      def.Paused,
 		Limits:    def.Limits,

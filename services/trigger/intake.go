@@ -86,6 +86,9 @@ func (s *Service) admit(ctx context.Context, def Webhook, r Request, event Event
 		def.Limits = Limits{} // a person asked for it
 	}
 	if event.Items != nil && def.Batch == spec.BatchItem {
+		if def.Assumed { // no one statement stores them all
+			return HookAnswer{}, ErrSuperseded
+		}
 		return s.admitItems(ctx, def, r, event, a)
 	}
 	answer, key, err := s.admitOne(ctx, def, r, event, a, a, a.rekey)

@@ -83,6 +83,7 @@ type Service struct {
 	store       Store
 	attempts    *logKeeper
 	definitions Definitions
+	assumed     assumptions
 	providers   map[string]Provider
 	planner     Planner
 	relay       Relay

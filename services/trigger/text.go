@@ -33,7 +33,8 @@ func CheckJSON(what string, raw json.RawMessage) error {
 		}
 		return Refuse(CodeInvalidJSON, "%s: %w; send one JSON value", what, err)
 	}
-	return Refuse(CodeInvalidText, "%s: %w; this cannot be carried unchanged, so it is refused", what, unfit)
+	where := strings.TrimPrefix(unfit.Error(), events.ErrCanonical.Error()+": ")
+	return Refuse(CodeInvalidText, "%s: %s; this cannot be carried unchanged, so it is refused", what, where)
 }
 
 // CheckText refuses text that Postgres or a header could not carry.

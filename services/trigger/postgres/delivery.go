@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -112,21 +113,19 @@ LIMIT 1`
 func (s *Store) Insert(ctx context.Context, d trigger.Delivery) (stored trigger.Delivery, inserted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, insertPatience+time.Duration(len(d.Input)>>22)*time.Second)
 	defer cancel()
+	var o outcome
 	if deliveryBytes(d) > aloneFrom {
 		err = pg.Retry(ctx, func(ctx context.Context) error {
-			stored, inserted, err = insertOne(ctx, s.pool, d)
+			o, err = insertAlone(ctx, s.pool, d)
 			return err
 		})
 	} else {
-		var o outcome
-		if o, err = s.group.Do(ctx, d); err == nil {
-			stored, inserted, err = o.stored, o.inserted, o.err
-		}
+		o, err = s.group.Do(ctx, d)
 	}
-	if err != nil {
+	if err := cmp.Or(err, o.err); err != nil {
 		return trigger.Delivery{}, false, fmt.Errorf("insert delivery: %w", err)
 	}
-	return stored, inserted, nil
+	return o.stored, o.inserted, nil
 }
 
 func insertOne(ctx context.Context, pool *pgxpool.Pool, d trigger.Delivery) (trigger.Delivery, bool, error) {

@@ -51,11 +51,11 @@ func newGroup(s *Store) *pg.Group[trigger.Delivery, outcome] {
 		},
 		One: func(ctx context.Context, d trigger.Delivery) (outcome, error) {
 			begun := time.Now()
-			stored, inserted, err := insertOne(ctx, s.pool, d)
+			o, err := insertAlone(ctx, s.pool, d)
 			if err == nil {
 				s.metrics.Committed(ctx, 1, time.Since(begun))
 			}
-			return outcome{stored: stored, inserted: inserted}, err
+			return o, err
 		},
 	}
 }
@@ -85,9 +85,19 @@ func checkDelivery(d trigger.Delivery) error {
 }
 
 // insertBatch is insertLogged for many deliveries; those that have no entry in
-// the log are not in the second list.
+// the log are not in the second list. What one assumes must be current as the
+// statement sees it; else it is not stored, and comes back without a time.
 const insertBatch = `
-WITH delivery AS (
+WITH superseded AS (
+	SELECT i.delivery_id::uuid AS delivery_id
+	FROM unnest($1::text[], $2::text[], $4::text[], $8::text[], $9::text[], $10::text[], $41::text[])
+		AS i(delivery_id, namespace, webhook, ref_kind, ref_name, ref_digest, assumes)
+	LEFT JOIN catalog.v_current w ON w.namespace = i.namespace AND w.kind = 'webhook' AND w.name = i.webhook
+	LEFT JOIN catalog.v_current t ON t.namespace = i.namespace AND t.kind = i.ref_kind AND t.name = i.ref_name
+	WHERE i.assumes <> '' AND (w.digest IS DISTINCT FROM i.assumes OR t.digest IS DISTINCT FROM i.ref_digest)
+		-- It is there already when the reply to an earlier try was lost.
+		AND NOT EXISTS (SELECT FROM trigger.deliveries d WHERE d.namespace = i.namespace AND d.delivery_id = i.delivery_id::uuid)),
+delivery AS (
 	INSERT INTO trigger.deliveries (delivery_id, namespace, source_kind, source_name, dedupe_key, request_digest, run_id,
 		ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback)
 	SELECT delivery_id::uuid, namespace, source_kind, source_name, nullif(dedupe_key, ''), request_digest, run_id,
@@ -96,6 +106,7 @@ WITH delivery AS (
 		$11::text[], $12::text[], $13::text[], $14::text[], $15::boolean[], $40::text[])
 		AS i(delivery_id, namespace, source_kind, source_name, dedupe_key, request_digest, run_id,
 			ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback)
+	WHERE delivery_id::uuid NOT IN (SELECT s.delivery_id FROM superseded s)
 	ON CONFLICT DO NOTHING
 	RETURNING delivery_id, run_id, held, accepted_at),
 announcement AS (` + announce + `),
@@ -110,7 +121,9 @@ attempt AS (` + attemptInto + `
 			remote, content_type, headers, query, body_bytes, body_digest, body, event_id, dedupe_key, run_id, delivery_id, replay_of, principal)
 	JOIN delivery d ON d.delivery_id = i.attempt_id::uuid
 	ON CONFLICT (namespace, attempt_id) DO NOTHING)
-SELECT delivery_id::text, accepted_at FROM delivery`
+SELECT delivery_id::text, accepted_at FROM delivery
+UNION ALL
+SELECT delivery_id::text, NULL FROM superseded`
 
 // findConflicts is findConflict for many deliveries.
 const findConflicts = `
@@ -124,22 +137,39 @@ CROSS JOIN LATERAL (
 ORDER BY i.n
 LIMIT 1000`
 
+// insertAlone commits one delivery by itself.
+func insertAlone(ctx context.Context, pool *pgxpool.Pool, d trigger.Delivery) (outcome, error) {
+	if d.Assumes != "" { // the plain statement does not look whether it holds
+		outcomes, err := insertMany(ctx, pool, []trigger.Delivery{d})
+		if err != nil {
+			return outcome{}, err
+		}
+		return outcomes[0], nil
+	}
+	stored, inserted, err := insertOne(ctx, pool, d)
+	return outcome{stored: stored, inserted: inserted}, err
+}
+
 func insertMany(ctx context.Context, pool *pgxpool.Pool, items []trigger.Delivery) ([]outcome, error) {
 	rows, err := pool.Query(ctx, insertBatch, batchArgs(items)...)
 	if err != nil {
 		return nil, err
 	}
-	accepted := make(map[string]time.Time, len(items))
+	accepted := make(map[string]*time.Time, len(items))
 	var id string
-	var at time.Time
+	var at *time.Time
 	if _, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error { accepted[id] = at; return nil }); err != nil {
 		return nil, err
 	}
 	outcomes := make([]outcome, len(items))
 	var missed []int
 	for i, d := range items {
-		if at, ok := accepted[string(d.ID)]; ok {
-			d.AcceptedAt = at
+		switch at, ok := accepted[string(d.ID)]; {
+		case ok && at == nil:
+			outcomes[i] = outcome{err: trigger.ErrSuperseded}
+			continue
+		case ok:
+			d.AcceptedAt = *at
 			outcomes[i] = outcome{stored: d, inserted: true}
 			continue
 		}
@@ -187,7 +217,7 @@ func findMany(ctx context.Context, pool *pgxpool.Pool, items []trigger.Delivery,
 func batchArgs(items []trigger.Delivery) []any {
 	deliveries := [14][]string{}
 	held := make([]bool, 0, len(items))
-	callbacks := make([]string, 0, len(items))
+	callbacks, assumes := make([]string, 0, len(items)), make([]string, 0, len(items))
 	attempts := attemptBatch{}
 	for _, d := range items {
 		labels := events.AppendObject(nil, d.Labels)
@@ -195,16 +225,16 @@ func batchArgs(items []trigger.Delivery) []any {
 			d.Ref.Kind, d.Ref.Name, string(d.Ref.Digest), string(d.Input), string(labels), d.Principal, d.TraceParent} {
 			deliveries[i] = append(deliveries[i], text)
 		}
-		held, callbacks = append(held, d.Held), append(callbacks, d.Callback)
+		held, callbacks, assumes = append(held, d.Held), append(callbacks, d.Callback), append(assumes, string(d.Assumes))
 		if d.Attempt != nil {
 			attempts.add(d.Attempt)
 		}
 	}
-	args := make([]any, 0, 40)
+	args := make([]any, 0, 41)
 	for _, column := range deliveries {
 		args = append(args, column)
 	}
-	return append(append(append(args, held), attempts.args()...), callbacks)
+	return append(append(append(args, held), attempts.args()...), callbacks, assumes)
 }
 
 // attemptBatch is the entries of a batch, by column.

@@ -1,0 +1,5 @@
+//go:build !race
+
+package trigger_test
+
+const raceAllocs = 0
