@@ -124,6 +124,10 @@ if [ "${1:-run}" = test ]; then
     install_packages "A C compiler, for the race detector," gcc libc6-dev
   { command -v node && command -v npm; } >/dev/null 2>&1 ||
     install_packages "Node.js with npm, for the MCP servers that tools are tested with," nodejs npm
+  if ! command -v pgbouncer >/dev/null 2>&1 && ! [ -x /usr/sbin/pgbouncer ]; then
+    install_packages "PgBouncer, which Holdfast must work through (its service is switched off)," pgbouncer
+    if command -v systemctl >/dev/null 2>&1; then as_root systemctl disable --now pgbouncer >/dev/null 2>&1 || true; fi
+  fi
   command -v python3 >/dev/null 2>&1 || install_packages "Python, for the loop of examples/python-loop," python3
   command -v curl >/dev/null 2>&1 || install_packages "curl, for the loop of examples/shell-loop," curl ca-certificates
 fi

@@ -42,10 +42,13 @@ var ErrUnsafe = errors.New("unsafe database setting")
 // Open connects a pool and checks the server. It waits for a Postgres that is
 // starting, 30 s at most, and refuses synchronous_commit=off with ErrUnsafe.
 //
-// Statements are described once per connection and never prepared by name, so
-// PgBouncer in transaction mode may stand between. No session setting is made:
-// the statement and idle time limits hang on the roles, which the base
-// migration sets.
+// Statements are prepared once per connection, which halves what a short one
+// costs. Behind a pooler, PgBouncer in transaction mode for instance, a statement
+// would meet another session than the one that prepared it: there they are
+// described and never prepared by name. A pooler gives itself away by answering
+// for a backend that is not its own; default_query_exec_mode in the URL overrides
+// what was found. No session setting is made: the statement and idle time limits
+// hang on the roles, which the base migration sets.
 func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(c.URL.Reveal())
 	if err != nil {
@@ -60,15 +63,14 @@ func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	c.apply(pc.ConnConfig)
 	pc.ConnConfig.Tracer = c.Tracer
 
+	wait, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := Retry(wait, func(ctx context.Context) error { return check(ctx, pc.ConnConfig) }); err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("open pool: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	if err := Retry(ctx, func(ctx context.Context) error { return check(ctx, pool) }); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("open database: %w", err)
 	}
 	return pool, nil
 }
@@ -81,7 +83,6 @@ func (c Config) apply(cc *pgx.ConnConfig) {
 	if cc.ConnectTimeout == 0 {
 		cc.ConnectTimeout = connectTimeout
 	}
-	cc.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	if c.AppName != "" {
 		cc.RuntimeParams["application_name"] = c.AppName
 	}
@@ -100,13 +101,27 @@ func (c Config) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, cc)
 }
 
-func check(ctx context.Context, pool *pgxpool.Pool) error {
+// check looks at the server that cc connects to, and settles how its statements
+// are sent.
+func check(ctx context.Context, cc *pgx.ConnConfig) error {
+	first := cc.Copy()
+	first.Tracer = nil
+	conn, err := pgx.ConnectConfig(ctx, first)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
 	var sync string
-	if err := pool.QueryRow(ctx, "SELECT current_setting('synchronous_commit')").Scan(&sync); err != nil {
+	var backend uint32
+	if err := conn.QueryRow(ctx, "SELECT current_setting('synchronous_commit'), pg_backend_pid()::bigint", pgx.QueryExecModeExec).Scan(&sync, &backend); err != nil {
 		return err
 	}
 	if sync == "off" {
 		return fmt.Errorf("%w: synchronous_commit is off, a crash would lose confirmed commits; set it to on", ErrUnsafe)
+	}
+	pooled := conn.PgConn().PID() != backend
+	if pooled && cc.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // pgx's default: the URL says nothing
+		cc.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	return nil
 }

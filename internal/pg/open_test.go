@@ -3,7 +3,9 @@ package pg_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,9 +71,43 @@ func TestOpen_FailsAtOnceWhenTimeCannotHelp(t *testing.T) {
 }
 
 // PgBouncer in transaction mode gives every transaction another server session.
-// Statements prepared by name would be unknown there; DISCARD ALL between two
-// uses shows it without PgBouncer.
-func TestOpen_KeepsNoSessionState(t *testing.T) {
+// Statements prepared by name would be unknown there.
+func TestCaseG09_ThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	pool, err := pg.Open(t.Context(), pg.Config{URL: db.PgBouncer(t, "holdfast_runner"), MaxConns: 8, AppName: "desk-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := range 100 {
+				want := fmt.Sprintf("%d/%d", i, n)
+				var got string
+				if err := pool.QueryRow(t.Context(), fmt.Sprintf("SELECT $1::text || '' AS q%d", n%7), want).Scan(&got); err != nil || got != want {
+					t.Errorf("%q, %v", got, err)
+					return
+				}
+				if err := pg.InTx(t.Context(), pool, func(tx pgx.Tx) error {
+					return tx.QueryRow(t.Context(), "SELECT current_user || $1::text", want).Scan(&got)
+				}); err != nil || got != "holdfast_runner"+want {
+					t.Errorf("in a transaction: %q, %v", got, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := text(t, pool, "SELECT count(*)::text FROM pg_prepared_statements"); n != "0" {
+		t.Errorf("%s statements are prepared by name", n)
+	}
+}
+
+// Without a pooler they are prepared, and a session that lost them is no error
+// for long.
+func TestOpen_Prepares(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	pool, err := pg.Open(t.Context(), pg.Config{URL: db.URL, MaxConns: 1})
@@ -79,16 +115,14 @@ func TestOpen_KeepsNoSessionState(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
+	const mine = "SELECT $1::text"
 	for range 3 {
-		if got := text(t, pool, "SELECT $1::text", "x"); got != "x" {
+		if got := text(t, pool, mine, "x"); got != "x" {
 			t.Fatalf("got %q", got)
 		}
-		if n := text(t, pool, "SELECT count(*)::text FROM pg_prepared_statements"); n != "0" {
-			t.Errorf("%s statements are prepared by name", n)
-		}
-		if _, err := pool.Exec(t.Context(), "DISCARD ALL", pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Fatal(err)
-		}
+	}
+	if n := text(t, pool, "SELECT count(*)::text FROM pg_prepared_statements WHERE statement = '"+mine+"'"); n != "1" {
+		t.Errorf("%s statements are prepared, want 1", n)
 	}
 }
 

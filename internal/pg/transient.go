@@ -19,7 +19,9 @@ import (
 //
 // Source: PostgreSQL manual, appendix A, "Error Codes": classes 08 connection,
 // 40 rollback, 53 resources, 57 operator intervention, 25006 read only (a
-// server that was demoted).
+// server that was demoted). 0A000 is feature not supported; in the one form that
+// counts here, a migration changed what a prepared statement returns, and the
+// next try prepares it anew.
 func Transient(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
@@ -28,7 +30,7 @@ func Transient(err error) bool {
 		switch {
 		case len(pe.Code) != 5:
 			return false
-		case pe.Code == "25006":
+		case pe.Code == "25006", pe.Code == "0A000" && strings.Contains(pe.Message, "cached plan must not change result type"):
 			return true
 		}
 		switch pe.Code[:2] {
