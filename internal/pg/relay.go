@@ -38,8 +38,11 @@ type Relay struct {
 	Limit int           // of one Load; zero means 100
 	Every time.Duration // between sweeps; zero means 1 s
 
-	once sync.Once
-	kick chan struct{}
+	once    sync.Once
+	kick    chan struct{}
+	offered chan events.Message
+	mu      sync.Mutex
+	inHand  map[string]struct{} // ids in offered: they are not loaded as well
 }
 
 const (
@@ -49,6 +52,10 @@ const (
 	// every batch costs two statements and a commit, whatever its size.
 	relayMany   = 16
 	relayGather = 5 * time.Millisecond
+	// relayOffers is how many offered messages may wait; the rest is loaded.
+	relayOffers = 1024
+	// relayMarkAfter is how long the mark of an offered message waits for others.
+	relayMarkAfter = 25 * time.Millisecond
 	// relayStatement bounds one call of Load, Mark or Landed.
 	relayStatement = 10 * time.Second
 )
@@ -73,6 +80,43 @@ func (r *Relay) Kick() {
 	}
 }
 
+// Offer announces the message of a row that was just committed, which saves the
+// loading; m must be what Load would return for it. When too many wait it is
+// loaded after all. It never blocks.
+func (r *Relay) Offer(m events.Message) {
+	r.init()
+	m.MsgID = AnnounceID(m.ID, 0)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case r.offered <- m:
+		r.inHand[m.ID] = struct{}{}
+	default:
+		r.Kick()
+	}
+}
+
+// takeOffered returns what waits, at most limit, behind first.
+func (r *Relay) takeOffered(first events.Message, limit int) []events.Message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	batch := []events.Message{first}
+	for n := len(r.offered); n > 0 && len(batch) < limit; n-- {
+		batch = append(batch, <-r.offered)
+	}
+	for _, m := range batch {
+		delete(r.inHand, m.ID)
+	}
+	return batch
+}
+
+func (r *Relay) holds(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.inHand[id]
+	return ok
+}
+
 // Run announces until ctx ends; it returns nil then. It has one loop; a batch
 // is published by a few goroutines that end before the next batch.
 func (r *Relay) Run(ctx context.Context) error {
@@ -86,14 +130,28 @@ func (r *Relay) Run(ctx context.Context) error {
 		every = time.Second
 	}
 	s := relaySweep{Relay: r, log: log, skip: map[string]skipped{}}
-	sweep := time.NewTimer(0)
+	sweep, mark := time.NewTimer(0), time.NewTimer(time.Hour)
 	defer sweep.Stop()
+	defer mark.Stop()
 	wait := time.Duration(0)
 	for {
 		full := false
 		select {
 		case <-ctx.Done():
-			return nil
+			return s.stop(ctx)
+		case m := <-r.offered:
+			if len(s.unmarked) == 0 {
+				mark.Reset(relayMarkAfter)
+			}
+			if s.take(ctx, m) == nil {
+				wait = 0
+				continue
+			}
+			// The table has them: what follows announces them, or waits.
+		case <-mark.C:
+			if s.mark(ctx) == nil {
+				continue
+			}
 		case <-sweep.C:
 			full = true
 			sweep.Reset(every)
@@ -124,7 +182,11 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 }
 
-func (r *Relay) init() { r.once.Do(func() { r.kick = make(chan struct{}, 1) }) }
+func (r *Relay) init() {
+	r.once.Do(func() {
+		r.kick, r.offered, r.inHand = make(chan struct{}, 1), make(chan events.Message, relayOffers), map[string]struct{}{}
+	})
+}
 
 // within keeps a line that went silent from stopping the relay.
 func within(ctx context.Context, do func(context.Context) error) error {
@@ -141,6 +203,52 @@ type relaySweep struct {
 	// they must not block those behind them, and are tried again now and then.
 	skip map[string]skipped
 	last int // how many rows the last drain announced
+	// unmarked are the ids of messages that NATS has stored.
+	unmarked []string
+}
+
+// take publishes an offered message, and those that wait behind it. After an
+// error nobody waits: the rows are loaded.
+func (s *relaySweep) take(ctx context.Context, first events.Message) error {
+	done, err := s.publish(ctx, s.takeOffered(first, s.limit()))
+	s.unmarked = append(s.unmarked, done...)
+	if err != nil && len(s.offered) > 0 {
+		s.takeOffered(<-s.offered, relayOffers)
+	}
+	if len(s.unmarked) >= s.limit() {
+		err = errors.Join(err, s.mark(ctx))
+	}
+	return err
+}
+
+// mark marks what is published. After an error it may be loaded and published
+// once more, under the same id, and is marked then.
+func (s *relaySweep) mark(ctx context.Context) error {
+	if len(s.unmarked) == 0 {
+		return nil
+	}
+	err := within(ctx, func(ctx context.Context) error { return s.Mark(ctx, s.unmarked) })
+	if err == nil {
+		s.unmarked = nil
+	}
+	return err
+}
+
+// stop marks what is left when Run ends.
+func (s *relaySweep) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := s.mark(ctx); err != nil {
+		s.log.Warn("announced rows are not marked; they are announced again", telemetry.KeyErr, err)
+	}
+	return nil
+}
+
+func (s *relaySweep) limit() int {
+	if s.Limit > 0 {
+		return s.Limit
+	}
+	return 100
 }
 
 type skipped struct {
@@ -151,9 +259,9 @@ type skipped struct {
 // drain announces until nothing is due. progress says that it marked a row.
 func (s *relaySweep) drain(ctx context.Context) (progress bool, err error) {
 	s.last = 0
-	limit := s.Limit
-	if limit <= 0 {
-		limit = 100
+	limit := s.limit()
+	if err := s.mark(ctx); err != nil { // or they would be loaded
+		return false, fmt.Errorf("mark: %w", err)
 	}
 	for {
 		ask := limit + len(s.skip)
@@ -171,8 +279,8 @@ func (s *relaySweep) drain(ctx context.Context) (progress bool, err error) {
 		}
 		done, err := s.publish(ctx, todo)
 		if len(done) > 0 {
-			merr := within(ctx, func(ctx context.Context) error { return s.Mark(ctx, done) })
-			if merr != nil {
+			s.unmarked = append(s.unmarked, done...)
+			if merr := s.mark(ctx); merr != nil {
 				return progress, errors.Join(err, fmt.Errorf("mark: %w", merr))
 			}
 			progress = true
@@ -191,7 +299,7 @@ func (s *relaySweep) withoutSkipped(batch []events.Message) []events.Message {
 	todo := make([]events.Message, 0, len(batch))
 	now := time.Now()
 	for _, m := range batch {
-		if k, ok := s.skip[m.ID]; ok && now.Before(k.until) {
+		if k, ok := s.skip[m.ID]; ok && now.Before(k.until) || s.holds(m.ID) {
 			continue
 		}
 		todo = append(todo, m)

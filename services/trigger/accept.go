@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
 // Accept commits a start and returns its run id. When it returns without an
@@ -55,7 +56,7 @@ func (s *Service) Accept(ctx context.Context, st Start) (a Accepted, err error) 
 	if err := failpoint.Hit("trigger.committed", string(d.RunID)); err != nil {
 		return Accepted{}, err
 	}
-	s.relay.Kick()
+	s.announce(stored)
 	s.log.DebugContext(ctx, "start accepted", telemetry.KeyRunID, stored.RunID, telemetry.KeyNamespace, stored.Namespace,
 		"source", stored.Source.Kind, "target", stored.Ref.Name)
 	return Accepted{RunID: stored.RunID, DeliveryID: stored.ID}, nil
@@ -86,4 +87,19 @@ func (s *Service) prepare(ctx context.Context, st Start) (Delivery, error) {
 	}
 	st.Key = deliveryKey(st.Key)
 	return newDelivery(st, target.Ref, telemetry.TraceParent(ctx))
+}
+
+// announce gives the relay what was just stored. What is held waits; what is
+// large must be copied first, which is the relay's.
+func (s *Service) announce(d Delivery) {
+	if d.Held {
+		return
+	}
+	if len(d.Input) <= events.MaxInline {
+		if m, err := StartMessage(d); err == nil {
+			s.relay.Offer(m)
+			return
+		}
+	}
+	s.relay.Kick()
 }

@@ -42,7 +42,8 @@ func (c Config) Validate() error {
 
 // Relay announces committed deliveries on RUNS until the runner has them.
 type Relay interface {
-	Kick() // announce soon; never blocks
+	Kick()                  // announce soon; never blocks
+	Offer(m events.Message) // announce this, of a row that was just stored; never blocks
 	Run(ctx context.Context) error
 }
 
