@@ -32,7 +32,10 @@ type Config struct {
 	// Env is the environment of its process; settings of Holdfast are left out.
 	Env []string
 	// Prepare migrates an empty database and defines the webhook.
-	Prepare  func(ctx context.Context, database config.Secret) error
+	Prepare func(ctx context.Context, database config.Secret) error
+	// Insert returns what stores a start with body as its input, as the door does
+	// once it has read a request. It gets a pool of the service's role.
+	Insert   func(*pgxpool.Pool) func(ctx context.Context, body []byte) error
 	Senders  []int         // at once; one level each
 	Duration time.Duration // of each row
 	// Progress says what is measured now; nil says nothing.

@@ -76,10 +76,40 @@ func measureLimits(ctx context.Context, c Config, pool *pgxpool.Pool, m meter, r
 	if err := group.Stop(ctx); err != nil {
 		return err
 	}
+	if err := measureRows(ctx, c, pool, m, r); err != nil {
+		return err
+	}
 	fmt.Fprintf(c.Progress, "limit: requests answered without any work, %d senders ...\n", many)
 	s, err := bareHTTP(ctx, c.Duration)
 	r.Limits.HTTP = s.row(many)
 	return err
+}
+
+// measureRows fills in how fast the database takes what one start writes.
+func measureRows(ctx context.Context, c Config, pool *pgxpool.Pool, m meter, r *Report) error {
+	const name = "group commit of a start's rows"
+	fmt.Fprintf(c.Progress, "limit: %s, %d clients ...\n", name, many)
+	insert := c.Insert(pool)
+	var number atomic.Int64
+	do := func(ctx context.Context) error { return insert(ctx, appendBody(nil, int(number.Add(1)))) }
+	if _, err := hammer(ctx, many, c.Duration/10, do); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	begun, err := m.read()
+	if err != nil {
+		return err
+	}
+	s, err := hammer(ctx, many, c.Duration, do)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	ended, err := m.read()
+	if err != nil {
+		return err
+	}
+	s.cpu = ended.since(begun)
+	r.Limits.Rows = s.row(many)
+	return nil
 }
 
 // bareGroup is the least that a group commit can do.

@@ -9,7 +9,7 @@ import (
 
 // Goals of intake, on any machine.
 const (
-	goalShare = 0.5 // of the group-commit limit, with 64 senders
+	goalShare = 0.5 // of the group commit of a start's rows, with 64 senders
 	goalP99   = 50  // ms
 )
 
@@ -31,6 +31,7 @@ type Limits struct {
 	SingleFew  Row `json:"single_1"`  // one small row per commit, one client
 	SingleMany Row `json:"single_64"` // the same, 64 clients on 64 connections
 	Group      Row `json:"group_64"`  // one small row through a bare group commit, 64 clients
+	Rows       Row `json:"rows_64"`   // the rows of one start through the trigger's own group commit, 64 clients, no request
 	HTTP       Row `json:"http_64"`   // the same requests, answered without any work
 }
 
@@ -63,7 +64,8 @@ type IntakeRow struct {
 	CommitsPerStart float64 `json:"commits_per_start"`   // transactions that wrote
 	WALBytes        float64 `json:"wal_bytes_per_start"` // of the write-ahead log
 	OfSingle        float64 `json:"of_single"`           // of single-row commits/s, by as many clients where that was measured
-	OfGroup         float64 `json:"of_group"`            // of the group-commit limit
+	OfGroup         float64 `json:"of_group"`            // of the group commit of one small row
+	OfRows          float64 `json:"of_rows"`             // of the group commit of a start's rows
 	OfHTTP          float64 `json:"of_http"`             // of requests/s without any work
 	// OfGroupCPU is how many rows of the group-commit limit cost the processor time
 	// of one start, inverted: what OfGroup would be on a machine that has only
@@ -90,12 +92,13 @@ func (r *Report) judge() {
 		}
 		row.OfSingle = row.PerSecond / single.PerSecond
 		row.OfGroup = row.PerSecond / r.Limits.Group.PerSecond
+		row.OfRows = row.PerSecond / r.Limits.Rows.PerSecond
 		row.OfHTTP = row.PerSecond / r.Limits.HTTP.PerSecond
 		if start := row.CPU.Total(); start > 0 {
 			row.OfGroupCPU = r.Limits.Group.CPU.Total() / start
 		}
 		if row.Clients == many {
-			meets := row.OfGroup >= goalShare && row.P99Ms < goalP99
+			meets := row.OfRows >= goalShare && row.P99Ms < goalP99
 			r.MeetsGoal = &meets
 		}
 	}
@@ -113,15 +116,16 @@ func (r *Report) Print(w io.Writer) error {
 		{"one row per commit", r.Limits.SingleFew},
 		{"one row per commit", r.Limits.SingleMany},
 		{"group commit of one row", r.Limits.Group},
+		{"group commit of a start's rows", r.Limits.Rows},
 		{"HTTP answered without work", r.Limits.HTTP},
 	} {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t\n", l.name, l.row.Clients, l.row.N, l.row.PerSecond, l.row.P50Ms, l.row.P99Ms,
 			l.row.CPU.Postgres, l.row.CPU.Bench)
 	}
-	fmt.Fprintf(t, "\t\t\t\t\t\t\t\t\nwebhooks accepted\tsenders\tn\tper second\tp50 ms\tp99 ms\tof single\tof group\tof HTTP\tcommits/start\tWAL B/start\t\n")
+	fmt.Fprintf(t, "\t\t\t\t\t\t\t\t\nwebhooks accepted\tsenders\tn\tper second\tp50 ms\tp99 ms\tof single\tof group\tof rows\tof HTTP\tcommits/start\tWAL B/start\t\n")
 	for _, i := range r.Intake {
-		fmt.Fprintf(t, "signed, stored, answered 202\t%d\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t\n",
-			i.Clients, i.N, i.PerSecond, i.P50Ms, i.P99Ms, i.OfSingle, i.OfGroup, i.OfHTTP, i.CommitsPerStart, i.WALBytes)
+		fmt.Fprintf(t, "signed, stored, answered 202\t%d\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t\n",
+			i.Clients, i.N, i.PerSecond, i.P50Ms, i.P99Ms, i.OfSingle, i.OfGroup, i.OfRows, i.OfHTTP, i.CommitsPerStart, i.WALBytes)
 	}
 	fmt.Fprintf(t, "\t\t\t\t\t\t\nCPU us of one start\tsenders\tdoor\tpostgres\tsenders and NATS\tgroup row / start\t\n")
 	for _, i := range r.Intake {
@@ -135,7 +139,7 @@ func (r *Report) Print(w io.Writer) error {
 		if *r.MeetsGoal {
 			verdict = "met"
 		}
-		_, err := fmt.Fprintf(w, "\ngoal, %d senders: at least %.2f of the group-commit limit and p99 under %d ms: %s\n", many, goalShare, goalP99, verdict)
+		_, err := fmt.Fprintf(w, "\ngoal, %d senders: at least %.2f of the group commit of a start's rows and p99 under %d ms: %s\n", many, goalShare, goalP99, verdict)
 		return err
 	}
 	return nil

@@ -46,7 +46,7 @@ func TestReport_Judge(t *testing.T) {
 	t.Parallel()
 	report := func(perSecond, p99 float64) *Report {
 		return &Report{
-			Limits: Limits{SingleFew: Row{PerSecond: 100}, SingleMany: Row{PerSecond: 500}, Group: Row{PerSecond: 1000}, HTTP: Row{PerSecond: 2000}},
+			Limits: Limits{SingleFew: Row{PerSecond: 100}, SingleMany: Row{PerSecond: 500}, Group: Row{PerSecond: 2000}, Rows: Row{PerSecond: 1000}, HTTP: Row{PerSecond: 2000}},
 			Intake: []IntakeRow{{Row: Row{Clients: 1, PerSecond: 50}}, {Row: Row{Clients: 64, PerSecond: perSecond, P99Ms: p99}}},
 		}
 	}
@@ -59,8 +59,8 @@ func TestReport_Judge(t *testing.T) {
 	if r.judge(); r.Intake[1].OfGroupCPU != 0.25 {
 		t.Errorf("a row of the limit costs %v of a start, want 0.25", r.Intake[1].OfGroupCPU)
 	}
-	got := []float64{r.Intake[0].OfSingle, r.Intake[0].OfGroup, r.Intake[1].OfSingle, r.Intake[1].OfGroup, r.Intake[1].OfHTTP}
-	if diff := cmp.Diff([]float64{0.5, 0.05, 1.2, 0.6, 0.3}, got); diff != "" {
+	got := []float64{r.Intake[0].OfSingle, r.Intake[0].OfGroup, r.Intake[1].OfSingle, r.Intake[1].OfGroup, r.Intake[1].OfRows, r.Intake[1].OfHTTP}
+	if diff := cmp.Diff([]float64{0.5, 0.025, 1.2, 0.3, 0.6, 0.3}, got); diff != "" {
 		t.Errorf("ratios (-want +got):\n%s", diff)
 	}
 	for _, tc := range []struct {
