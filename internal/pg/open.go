@@ -42,13 +42,10 @@ var ErrUnsafe = errors.New("unsafe database setting")
 // Open connects a pool and checks the server. It waits for a Postgres that is
 // starting, 30 s at most, and refuses synchronous_commit=off with ErrUnsafe.
 //
-// Statements are prepared once per connection, which halves what a short one
-// costs. Behind a pooler, PgBouncer in transaction mode for instance, a statement
-// would meet another session than the one that prepared it: there they are
-// described and never prepared by name. A pooler gives itself away by answering
-// for a backend that is not its own; default_query_exec_mode in the URL overrides
-// what was found. No session setting is made: the statement and idle time limits
-// hang on the roles, which the base migration sets.
+// Statements are described once per connection and not prepared by name, but
+// those that ask for it with [Prepared]. No session setting is made: the statement
+// and idle time limits hang on the roles, which the base migration sets. So
+// PgBouncer in transaction mode may stand between.
 func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(c.URL.Reveal())
 	if err != nil {
@@ -83,6 +80,7 @@ func (c Config) apply(cc *pgx.ConnConfig) {
 	if cc.ConnectTimeout == 0 {
 		cc.ConnectTimeout = connectTimeout
 	}
+	cc.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	if c.AppName != "" {
 		cc.RuntimeParams["application_name"] = c.AppName
 	}
@@ -101,8 +99,8 @@ func (c Config) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, cc)
 }
 
-// check looks at the server that cc connects to, and settles how its statements
-// are sent.
+// check looks at the server that cc connects to, and whether statements may be
+// prepared there.
 func check(ctx context.Context, cc *pgx.ConnConfig) error {
 	first := cc.Copy()
 	first.Tracer = nil
@@ -119,11 +117,26 @@ func check(ctx context.Context, cc *pgx.ConnConfig) error {
 	if sync == "off" {
 		return fmt.Errorf("%w: synchronous_commit is off, a crash would lose confirmed commits; set it to on", ErrUnsafe)
 	}
-	pooled := conn.PgConn().PID() != backend
-	if pooled && cc.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // pgx's default: the URL says nothing
-		cc.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	if conn.PgConn().PID() != backend { // a pooler answers for a backend that is not its own
+		cc.StatementCacheCapacity = 0
 	}
 	return nil
+}
+
+// Prepared is how to send a statement that is run often and whose plan does not
+// depend on how large its tables are, an INSERT for instance: parsed and planned
+// once per connection, which costs more than to run it. Others are planned each
+// time: a plan that was made for an empty table would scan it when it is large,
+// until its statistics are renewed.
+//
+// Behind a pooler, which lets each transaction meet another session, it is the
+// same as the default. Ask once per pool, not per statement.
+func Prepared(pool *pgxpool.Pool) pgx.QueryExecMode {
+	cc := pool.Config().ConnConfig
+	if cc.StatementCacheCapacity == 0 {
+		return cc.DefaultQueryExecMode
+	}
+	return pgx.QueryExecModeCacheStatement
 }
 
 // redact keeps a URL with its password out of an error. pgx quotes the string

@@ -80,13 +80,14 @@ func TestCaseG09_ThroughPgBouncer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
+	mode := pg.Prepared(pool)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
 			for n := range 100 {
 				want := fmt.Sprintf("%d/%d", i, n)
 				var got string
-				if err := pool.QueryRow(t.Context(), fmt.Sprintf("SELECT $1::text || '' AS q%d", n%7), want).Scan(&got); err != nil || got != want {
+				if err := pool.QueryRow(t.Context(), fmt.Sprintf("SELECT $1::text || '' AS q%d", n%7), mode, want).Scan(&got); err != nil || got != want {
 					t.Errorf("%q, %v", got, err)
 					return
 				}
@@ -105,9 +106,9 @@ func TestCaseG09_ThroughPgBouncer(t *testing.T) {
 	}
 }
 
-// Without a pooler they are prepared, and a session that lost them is no error
-// for long.
-func TestOpen_Prepares(t *testing.T) {
+// Only what asks for it is prepared by name, and a migration that changes what it
+// returns costs one try.
+func TestPrepared(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	pool, err := pg.Open(t.Context(), pg.Config{URL: db.URL, MaxConns: 1})
@@ -115,14 +116,33 @@ func TestOpen_Prepares(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	const mine = "SELECT $1::text"
-	for range 3 {
-		if got := text(t, pool, mine, "x"); got != "x" {
-			t.Fatalf("got %q", got)
+	exec(t, db.Pool, "CREATE TABLE public.notes (id int, note text)")
+	exec(t, db.Pool, "INSERT INTO public.notes VALUES (1, 'a')")
+	mode := pg.Prepared(pool)
+	const often, once = "SELECT * FROM public.notes WHERE id = $1", "SELECT note FROM public.notes WHERE id = $1"
+	read := func(ctx context.Context) error {
+		rows, err := pool.Query(ctx, often, mode, 1)
+		if err != nil {
+			return err
 		}
+		rows.Close()
+		return rows.Err()
 	}
-	if n := text(t, pool, "SELECT count(*)::text FROM pg_prepared_statements WHERE statement = '"+mine+"'"); n != "1" {
-		t.Errorf("%s statements are prepared, want 1", n)
+	for range 3 {
+		if err := read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		text(t, pool, once, 1)
+	}
+	if n := text(t, pool, "SELECT string_agg(statement, ', ') FROM pg_prepared_statements"); n != often {
+		t.Errorf("prepared: %q", n)
+	}
+	exec(t, db.Pool, "ALTER TABLE public.notes ADD COLUMN more text")
+	if err := read(t.Context()); !pg.Transient(err) {
+		t.Errorf("after the change: %v, want an error that is worth a retry", err)
+	}
+	if err := pg.Retry(t.Context(), read); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -23,14 +23,15 @@ const insertPatience = 2 * time.Second
 type Store struct {
 	pool    *pgxpool.Pool
 	group   *pg.Group[trigger.Delivery, outcome]
-	metrics *trigger.Metrics // nil: nothing is counted
+	metrics *trigger.Metrics  // nil: nothing is counted
+	often   pgx.QueryExecMode // of the statements that store a delivery
 }
 
 var _ trigger.Store = (*Store)(nil)
 
 // New returns a store on a pool of the role holdfast_trigger.
 func New(pool *pgxpool.Pool) *Store {
-	s := &Store{pool: pool}
+	s := &Store{pool: pool, often: pg.Prepared(pool)}
 	s.group = newGroup(s)
 	return s
 }
@@ -116,7 +117,7 @@ func (s *Store) Insert(ctx context.Context, d trigger.Delivery) (stored trigger.
 	var o outcome
 	if deliveryBytes(d) > aloneFrom {
 		err = pg.Retry(ctx, func(ctx context.Context) error {
-			o, err = insertAlone(ctx, s.pool, d)
+			o, err = s.insertAlone(ctx, d)
 			return err
 		})
 	} else {
@@ -128,19 +129,19 @@ func (s *Store) Insert(ctx context.Context, d trigger.Delivery) (stored trigger.
 	return o.stored, o.inserted, nil
 }
 
-func insertOne(ctx context.Context, pool *pgxpool.Pool, d trigger.Delivery) (trigger.Delivery, bool, error) {
+func (s *Store) insertOne(ctx context.Context, d trigger.Delivery) (trigger.Delivery, bool, error) {
 	query, args := insertDelivery, insertArgs(d)
 	if d.Attempt != nil {
 		query, args = insertLogged, append(args, attemptArgs(d.Attempt)...)
 	}
-	err := pool.QueryRow(ctx, query, args...).Scan(&d.AcceptedAt)
+	err := s.pool.QueryRow(ctx, query, append([]any{s.often}, args...)...).Scan(&d.AcceptedAt)
 	if err == nil {
 		return d, true, nil
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return trigger.Delivery{}, false, err
 	}
-	rows, err := pool.Query(ctx, findConflict, string(d.ID), d.Namespace, d.Source.Kind, d.Source.Name, d.Key)
+	rows, err := s.pool.Query(ctx, findConflict, string(d.ID), d.Namespace, d.Source.Kind, d.Source.Name, d.Key)
 	if err != nil {
 		return trigger.Delivery{}, false, err
 	}

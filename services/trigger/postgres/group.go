@@ -43,7 +43,7 @@ func newGroup(s *Store) *pg.Group[trigger.Delivery, outcome] {
 		Check:   checkDelivery,
 		Many: func(ctx context.Context, items []trigger.Delivery) ([]outcome, error) {
 			begun := time.Now()
-			outcomes, err := insertMany(ctx, s.pool, items)
+			outcomes, err := s.insertMany(ctx, items)
 			if err == nil {
 				s.metrics.Committed(ctx, len(items), time.Since(begun))
 			}
@@ -51,7 +51,7 @@ func newGroup(s *Store) *pg.Group[trigger.Delivery, outcome] {
 		},
 		One: func(ctx context.Context, d trigger.Delivery) (outcome, error) {
 			begun := time.Now()
-			o, err := insertAlone(ctx, s.pool, d)
+			o, err := s.insertAlone(ctx, d)
 			if err == nil {
 				s.metrics.Committed(ctx, 1, time.Since(begun))
 			}
@@ -138,20 +138,20 @@ ORDER BY i.n
 LIMIT 1000`
 
 // insertAlone commits one delivery by itself.
-func insertAlone(ctx context.Context, pool *pgxpool.Pool, d trigger.Delivery) (outcome, error) {
+func (s *Store) insertAlone(ctx context.Context, d trigger.Delivery) (outcome, error) {
 	if d.Assumes != "" { // the plain statement does not look whether it holds
-		outcomes, err := insertMany(ctx, pool, []trigger.Delivery{d})
+		outcomes, err := s.insertMany(ctx, []trigger.Delivery{d})
 		if err != nil {
 			return outcome{}, err
 		}
 		return outcomes[0], nil
 	}
-	stored, inserted, err := insertOne(ctx, pool, d)
+	stored, inserted, err := s.insertOne(ctx, d)
 	return outcome{stored: stored, inserted: inserted}, err
 }
 
-func insertMany(ctx context.Context, pool *pgxpool.Pool, items []trigger.Delivery) ([]outcome, error) {
-	rows, err := pool.Query(ctx, insertBatch, batchArgs(items)...)
+func (s *Store) insertMany(ctx context.Context, items []trigger.Delivery) ([]outcome, error) {
+	rows, err := s.pool.Query(ctx, insertBatch, append([]any{s.often}, batchArgs(items)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func insertMany(ctx context.Context, pool *pgxpool.Pool, items []trigger.Deliver
 	if missed == nil {
 		return outcomes, nil
 	}
-	return outcomes, findMany(ctx, pool, items, missed, outcomes)
+	return outcomes, findMany(ctx, s.pool, items, missed, outcomes)
 }
 
 // findMany fills in the outcomes of the items that met a row.
