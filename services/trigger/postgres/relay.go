@@ -30,11 +30,13 @@ SET landed_at = clock_timestamp()
 FROM runner.v_landed l
 WHERE a.landed_at IS NULL AND a.announced_at IS NOT NULL AND l.run_id = a.run_id AND l.cause = 'start:' || a.run_id`
 
+// Run ids are ordered by time.
 const countBacklog = `
-SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(accepted_at)), 0)::float8
-FROM trigger.announcements
-JOIN trigger.deliveries USING (run_id)
-WHERE landed_at IS NULL AND next_announce_at < 'infinity'`
+SELECT waiting, coalesce(extract(epoch FROM clock_timestamp() - (SELECT d.accepted_at FROM trigger.deliveries d WHERE d.run_id = oldest)), 0)::float8
+FROM (
+	SELECT count(*) AS waiting, min(run_id) AS oldest
+	FROM trigger.announcements
+	WHERE landed_at IS NULL AND next_announce_at < 'infinity') backlog`
 
 // Backlog implements trigger.Store.
 func (s *Store) Backlog(ctx context.Context) (waiting int64, oldest time.Duration, err error) {
