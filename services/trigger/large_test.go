@@ -85,7 +85,11 @@ func TestCaseA03_LargeBodies(t *testing.T) {
 	token := []string{"Authorization", "Bearer " + doortest.Token(authn.Operator)}
 	taken := w.collect(t, true)
 	sent := map[string]string{} // by run
-	for _, size := range []int{60_000, 65 << 10, 900 << 10, 1_048_000, 1 << 20, 3 << 19, 5 << 20} {
+	sizes := []int{60_000, 65 << 10, 900 << 10, 1_048_000, 1 << 20, 3 << 19, 5 << 20}
+	if race { // each byte costs twenty times as much; test/e2e sends 5 MiB without
+		sizes = []int{60_000, 65 << 10, 1_048_000, 1 << 20}
+	}
+	for _, size := range sizes {
 		for i, by := range ways {
 			body := document(size)
 			a := r.sendBy(t, by, "/hooks/raw", body)
@@ -141,7 +145,11 @@ func TestCaseA03_TooLargeBodies(t *testing.T) {
 	r := w.pair(t)
 	token := []string{"Authorization", "Bearer " + doortest.Token(authn.Operator)}
 	body := document(26 << 20)
-	for _, path := range []string{"/hooks/raw", startAnything} {
+	paths := []string{"/hooks/raw", startAnything}
+	if race { // internal/door tries every way to send too much
+		paths = paths[:1]
+	}
+	for _, path := range paths {
 		for _, by := range ways {
 			a := r.sendBy(t, by, path, body, token...)
 			if a.status != 413 || a.Code != trigger.CodeTooLarge || !strings.Contains(a.Detail, fmt.Sprint(26<<20)) || !strings.Contains(a.Detail, fmt.Sprint(trigger.DefaultMaxBody)) {

@@ -2,4 +2,4 @@
 
 package trigger_test
 
-const raceAllocs = 0
+const race, raceAllocs = false, 0

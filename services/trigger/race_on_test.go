@@ -2,6 +2,6 @@
 
 package trigger_test
 
-// raceAllocs is what the race detector adds: its pools drop at random what is put
-// into them.
-const raceAllocs = 20
+// race says that the race detector is on. Its pools drop at random what is put
+// into them, so it adds allocations.
+const race, raceAllocs = true, 20
