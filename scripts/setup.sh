@@ -13,6 +13,10 @@ toolchain=go1.26.8
 digest_amd64=64e9867b53a77d110330875bd508b81bd252b833c12c613164c4389e2b354573
 digest_arm64=b182ff3ba32a4baf0c2f4923b10dfa5a8608a49aa4c3ad13c62cd651850a40c7
 
+# npm comes from its registry: as a package of the system it brings hundreds of others.
+npm=10.9.4
+digest_npm=4bfba8a0c823024d1926ec9d97a37a00eb60fd2adf44b3d34a686fc32e8f51e4
+
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/holdfast/go
 
@@ -101,6 +105,21 @@ fetch_toolchain() {
   mv "$work/$name" "$cache"
 }
 
+fetch_npm() {
+  dir=$(dirname "$cache")/npm
+  if [ -f "$dir/bin/npm-cli.js" ]; then return 0; fi
+  command -v curl >/dev/null 2>&1 || install_packages "curl, to fetch npm," ca-certificates curl
+  say "fetching npm ($npm) from its registry to $dir"
+  mkdir -p "$(dirname "$dir")"
+  work=$(mktemp -d "$(dirname "$dir")/fetch.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  curl -fsSL --retry 3 -o "$work/npm.tgz" "https://registry.npmjs.org/npm/-/npm-$npm.tgz"
+  echo "$digest_npm  $work/npm.tgz" | sha256sum -c - >/dev/null || die "what the registry sent is not npm $npm"
+  (cd "$work" && tar xzf npm.tgz)
+  rm -rf "$dir"
+  mv "$work/package" "$dir"
+}
+
 # Go. One from the packages is used when it can fetch the right toolchain by
 # itself; several systems ship an older one.
 if ! "$here/go" version >/dev/null 2>&1; then
@@ -122,8 +141,8 @@ have_postgres || die "PostgreSQL was installed and its server programs are not f
 if [ "${1:-run}" = test ]; then
   command -v "${CC:-gcc}" >/dev/null 2>&1 || command -v cc >/dev/null 2>&1 ||
     install_packages "A C compiler, for the race detector," gcc libc6-dev
-  { command -v node && command -v npm; } >/dev/null 2>&1 ||
-    install_packages "Node.js with npm, for the MCP servers that tools are tested with," nodejs npm
+  command -v node >/dev/null 2>&1 || install_packages "Node.js, for the MCP servers that tools are tested with," nodejs
+  command -v npm >/dev/null 2>&1 || fetch_npm
   if ! command -v pgbouncer >/dev/null 2>&1 && ! [ -x /usr/sbin/pgbouncer ]; then
     install_packages "PgBouncer, which Holdfast must work through (its service is switched off)," pgbouncer
     if command -v systemctl >/dev/null 2>&1; then as_root systemctl disable --now pgbouncer >/dev/null 2>&1 || true; fi

@@ -86,7 +86,16 @@ func install() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline")
+	npm := exec.CommandContext(ctx, "npm")
+	if npm.Err != nil { // scripts/setup.sh keeps one where the system's packages would bring hundreds of others
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			problem = err.Error()
+			return
+		}
+		npm = exec.CommandContext(ctx, node, filepath.Join(cache, "holdfast", "npm", "bin", "npm-cli.js"))
+	}
+	npm.Args = append(npm.Args, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline")
 	npm.Dir = work
 	if out, err := npm.CombinedOutput(); err != nil {
 		problem = "npm ci of the MCP reference servers: " + err.Error() + "\n" + string(out)
