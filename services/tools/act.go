@@ -16,6 +16,7 @@ import (
 // Names of the places where tests make a worker die. Their key is
 // "<tool> <call id> <args>".
 const (
+	failBegin    = "tools.begin"    // message taken, nothing committed
 	failIntent   = "tools.intent"   // intent committed, nothing sent
 	failActed    = "tools.acted"    // the other side answered, nothing recorded
 	failRecorded = "tools.recorded" // outcome committed, nothing published
@@ -40,6 +41,9 @@ func (s *Service) begin(ctx context.Context, j *job, d Decision) (err error) {
 	in.live = d.Live
 	if !in.Read {
 		in.EffectID = j.effectID()
+	}
+	if err := failpoint.Hit(failBegin, j.failKey()); err != nil {
+		return err
 	}
 	acted := false
 	defer func() {
@@ -198,7 +202,7 @@ func (s *Service) act(ctx context.Context, j *job, effectID string) (out Outcome
 	defer cancel()
 	return kind.Act(ctx, Request{
 		Tool: j.tool, Class: j.plan.Class, Policy: j.plan.Policy, CallID: j.c.CallID, Args: j.c.Args, Key: j.plan.Key,
-		Namespace: j.c.Namespace, RunID: j.c.RunID, Callback: j.callback,
+		Namespace: j.c.Namespace, RunID: j.c.RunID, Callback: j.callback, Look: j.look,
 	})
 }
 

@@ -32,6 +32,8 @@ const (
 	envNATS    = "TOOLS_TEST_NATS"
 	envOutside = "HOLDFAST_TOOL_OUTSIDE"
 	envToken   = "HOLDFAST_SECRET_CANARY"
+	envPools   = "TOOLS_TEST_POOLS" // a worker works for these pools, separated by commas, with many slots
+	envDoor    = "HOLDFAST_TOOL_DOOR"
 	canary     = "canary-7f3a9c51e2d84b60"
 )
 
@@ -92,7 +94,11 @@ func startService(ctx context.Context, url config.Secret, b *bus.Bus, log *slog.
 	for _, f := range heart {
 		beating = f(beating)
 	}
-	p.service, err = tools.New(tools.Config{Worker: p.name, Slots: 16, SweepEvery: 200 * time.Millisecond, Pools: []string{"default", events.PoolCallbacks}}, tools.Deps{
+	slots, pools := 16, []string{"default", events.PoolCallbacks}
+	if given := os.Getenv(envPools); given != "" {
+		slots, pools = 64, strings.Split(given, ",")
+	}
+	p.service, err = tools.New(tools.Config{Worker: p.name, Slots: slots, SweepEvery: 200 * time.Millisecond, Pools: pools}, tools.Deps{
 		Store: p.store, Controls: p.store, Reader: p.store, Tools: defs(), Callbacks: callbacks(p.store), Kinds: withEnds(kinds, p.store), Bus: b, Heart: beating,
 		Consume: inbox.Consume(b, p.beat.Holding), Kick: relay.Kick, Log: log,
 	})
@@ -134,12 +140,14 @@ type forked struct {
 	dead <-chan struct{} // closed when it has ended
 }
 
-// fork starts a real tools process that dies at the failpoints.
-func (w *world) fork(failpoints string) forked {
+// fork starts a real tools process that dies at the failpoints. env goes before
+// what a worker is given otherwise.
+func (w *world) fork(failpoints string, env ...string) forked {
 	w.t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envWorker+"=1", envDB+"="+w.db.URL.Reveal(), envNATS+"="+w.nats.URL().Reveal(),
 		envOutside+"="+w.outside.URL, envToken+"="+canary, "HOLDFAST_FAILPOINTS="+failpoints)
+	cmd.Env = append(cmd.Env, env...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		w.t.Fatal(err)

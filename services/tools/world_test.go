@@ -3,6 +3,7 @@ package tools_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -105,12 +106,17 @@ func (w *world) call(tool, args string) events.CallTool {
 // send publishes a call. A suffix makes its message id fresh, as a nudge's.
 func (w *world) send(c events.CallTool, suffix string) {
 	w.t.Helper()
+	w.sendTo("default", c, suffix)
+}
+
+func (w *world) sendTo(pool string, c events.CallTool, suffix ...string) {
+	w.t.Helper()
 	body, err := events.Marshal(c)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	id := "call:" + string(c.CallID)
-	w.publish(events.Message{Subject: events.ToolSubject("default", c.CallID), MsgID: id + suffix, ID: id, Source: "/test",
+	w.publish(events.Message{Subject: events.ToolSubject(pool, c.CallID), MsgID: id + strings.Join(suffix, ""), ID: id, Source: "/test",
 		Type: events.TypeCallTool, Namespace: c.Namespace, Data: body})
 }
 
