@@ -48,7 +48,18 @@ func startWaitsForTheEnd(t *testing.T, d *deployment) {
 
 func startStreamsTheRun(t *testing.T, d *deployment) {
 	j := job{Job: "streams", Do: []string{"read", "pay"}}
-	a := d.send(t, http.MethodPost, "/v1/agents/clerk/runs", d.token, []byte(`{"input":`+string(j.input())+`}`), map[string]string{"Accept": "text/event-stream"})
+	last := d.out.hold(t, j.Job, len(j.Do)) // until the stream is there for long
+	streamed := make(chan answer, 1)
+	go func() {
+		a, err := d.trySend(t, http.MethodPost, "/v1/agents/clerk/runs", d.token, []byte(`{"input":`+string(j.input())+`}`), map[string]string{"Accept": "text/event-stream"})
+		if err != nil {
+			t.Error(err)
+		}
+		streamed <- a
+	}()
+	last.wait(t)
+	last.release()
+	a := <-streamed
 	id := events.RunID(a.header.Get("Holdfast-Run-Id"))
 	if a.status != http.StatusOK || !id.Valid() || a.header.Get("Location") != "/v1/runs/"+string(id) || a.header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%d %v %s", a.status, a.header, a.body)
@@ -59,9 +70,34 @@ func startStreamsTheRun(t *testing.T, d *deployment) {
 	if diff := cmp.Diff(kept(own.body), kept(a.body)); diff != "" {
 		t.Errorf("(-GET +POST):\n%s", diff)
 	}
+	// The last answer passes by while it is written, piece by piece.
+	var said string
+	if err := json.Unmarshal(d.runOf(t, id, events.StatusCompleted).Output, &said); err != nil || written(t, a.body, id) != said {
+		t.Errorf("the pieces say %q, the run %q (%v)", written(t, a.body, id), said, err)
+	}
 	if text := string(a.body); !strings.Contains(text, "id: 1\n") || !strings.Contains(text, "event: end\n") || !strings.Contains(text, `"kind":"run_completed"`) {
 		t.Errorf("the stream is\n%s", text)
 	}
+}
+
+// written joins the pieces of text in a stream.
+func written(t *testing.T, stream []byte, run events.RunID) string {
+	t.Helper()
+	var text string
+	for frame := range strings.SplitSeq(string(stream), "\n\n") {
+		data, ok := strings.CutPrefix(frame, "event: delta\ndata: ")
+		if !ok {
+			continue
+		}
+		var piece events.Delta
+		if err := json.Unmarshal([]byte(data), &piece); err != nil || piece.RunID != run {
+			t.Errorf("a piece that is none of the run's: %s (%v)", frame, err)
+		}
+		if piece.Kind == events.DeltaText {
+			text += piece.Text
+		}
+	}
+	return text
 }
 
 // kept is a stream without what only passes by: beats and pieces of answers.
