@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/pkg/client"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 // EffectsCmd groups the ledger.
@@ -118,6 +119,10 @@ func showEffect(k *kong.Context, e client.Effect) error {
 		"attempts", fmt.Sprint(e.Attempts), "begun", stamp(e.CreatedAt), "acted", stamp(e.ActedAt), "updated", stamp(e.UpdatedAt),
 		"arguments", pretty(e.Args), "result", pretty(e.Result), "error", failed, "receipts", pretty(e.Receipts),
 	); err != nil || e.State != events.CallUnknown {
+		return err
+	}
+	if e.InDoubt == spec.PolicyProbe && e.SettledBy == "" {
+		_, err := fmt.Fprintf(k.Stdout, "\nlooking whether it happened, next at %s; who knows already says so: holdfast effects resolve %s happened|not_happened|give_up\n", stamp(e.NextTry), e.EffectID)
 		return err
 	}
 	_, err := fmt.Fprintf(k.Stdout, "\nlook at the other side, then: holdfast effects resolve %s happened|not_happened|give_up\n", e.EffectID)

@@ -27,6 +27,9 @@ func TestDocs_ToolSamples(t *testing.T) {
 			continue
 		}
 		for _, d := range docs {
+			if d.Tool != nil && d.Tool.InDoubt.Probe != nil {
+				seen["probe"] = true
+			}
 			switch {
 			case d.MCPServer != nil:
 				seen["server"] = true
@@ -43,7 +46,7 @@ func TestDocs_ToolSamples(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 5 {
+	if len(seen) != 6 {
 		t.Errorf("samples of %v, want one of each kind", seen)
 	}
 }

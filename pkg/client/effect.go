@@ -23,7 +23,7 @@ type Effect struct {
 	Args       json.RawMessage `json:"args,omitempty"`
 	Result     json.RawMessage `json:"result,omitempty"`
 	Error      *events.Problem `json:"error,omitempty"`
-	InDoubt    string          `json:"in_doubt,omitempty"` // ask: a person is asked; fail: nobody is
+	InDoubt    string          `json:"in_doubt,omitempty"` // ask: a person is asked; fail: nobody is; probe: a lookup is to say
 	SettledBy  string          `json:"settled_by,omitempty"`
 	OnDoubt    string          `json:"on_doubt,omitempty"` // of a program's act: its policy
 	Damaged    string          `json:"damaged,omitempty"`  // why the stored record cannot be understood

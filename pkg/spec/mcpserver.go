@@ -120,6 +120,9 @@ func (m *MCPServer) check(d *decoder, s spot) {
 	x := s.at("defaults")
 	d.oneOf(x.at("effect"), m.Defaults.Effect, EffectRead, EffectIdempotent, EffectWrite)
 	m.Defaults.InDoubt.check(d, x.at("inDoubt"))
+	if m.Defaults.InDoubt.Probe != nil {
+		d.also(x.at("inDoubt", "probe"), "belongs into a Tool: a lookup is for one tool")
+	}
 	m.Defaults.Approval.check(d, x.at("approval"))
 	d.within(x.at("timeout"), m.Defaults.Timeout, 100*time.Millisecond, 15*time.Minute)
 	d.within(s.at("connectTimeout"), m.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)

@@ -20,6 +20,7 @@ const (
 	PolicyAsk   = "ask"   // a person says
 	PolicyRetry = "retry" // repeat: the other side honours the key
 	PolicyFail  = "fail"  // leave it unknown and tell the model
+	PolicyProbe = "probe" // a declared lookup says
 )
 
 // Approval says when a person must agree before a call runs. In YAML it is
@@ -74,10 +75,12 @@ func (a Approval) String() string {
 }
 
 // InDoubt chooses a policy by the arguments: the first case whose condition
-// holds, else Default. In YAML it is ask, retry or fail, or {default, cases}.
+// holds, else Default. In YAML it is ask, retry or fail, or {default, cases,
+// probe}.
 type InDoubt struct {
-	Default string      `json:"default"`
+	Default string      `json:"default"` // PolicyProbe when there is a Probe and nothing else is said
 	Cases   []DoubtCase `json:"cases,omitempty"`
+	Probe   *Probe      `json:"probe,omitempty"` // what PolicyProbe does; writes only
 }
 
 // DoubtCase is a policy for some arguments.
@@ -86,9 +89,9 @@ type DoubtCase struct {
 	Policy string     `json:"policy"`
 }
 
-// MarshalJSON writes the short form when there are no cases.
+// MarshalJSON writes the short form when there are neither cases nor a probe.
 func (x InDoubt) MarshalJSON() ([]byte, error) {
-	if len(x.Cases) == 0 {
+	if len(x.Cases) == 0 && x.Probe == nil {
 		return quote(x.Default), nil
 	}
 	type long InDoubt
@@ -104,14 +107,21 @@ func (x *InDoubt) readNode(d *decoder, s spot) {
 		var p long
 		d.into(s, reflectOf(&p))
 		*x = InDoubt(p)
+		if x.Default == "" && x.Probe != nil {
+			x.Default = PolicyProbe
+		}
 	default:
-		d.fail(s, "expected ask, retry, fail or {default, cases}, found %s", describe(s.n))
+		d.fail(s, "expected ask, retry, fail or {default, cases, probe}, found %s", describe(s.n))
 		x.Default = PolicyAsk
 	}
 }
 
 func (x *InDoubt) check(d *decoder, s spot) {
 	policies := []string{PolicyAsk, PolicyRetry, PolicyFail}
+	if x.Probe != nil {
+		policies = append(policies, PolicyProbe)
+		x.Probe.check(d, s.at("probe"))
+	}
 	at := s
 	if s.n.kind == mapNode && s.n.get("default") != nil {
 		at = s.at("default")
@@ -139,7 +149,11 @@ func (x InDoubt) String() string {
 	for _, c := range x.Cases {
 		fmt.Fprintf(&b, "%s when %s; ", c.Policy, c.When)
 	}
-	return b.String() + x.Default
+	b.WriteString(x.Default)
+	if x.Probe != nil {
+		fmt.Fprintf(&b, " (probe, then %s)", x.Probe.Then)
+	}
+	return b.String()
 }
 
 // RunFacts is what approval conditions read as run. All of it is known when
@@ -210,6 +224,10 @@ func PoliciesDigest(tools []*Tool) events.Digest {
 	for _, t := range tools {
 		fmt.Fprintf(&b, "%q approval %q expires %s valid %s in doubt %q\n",
 			t.Name, t.Approval, t.ApprovalExpiresAfter, t.ApprovalValidFor, t.InDoubt)
+		if t.InDoubt.Probe != nil {
+			probe, _ := json.Marshal(t.InDoubt.Probe) // what was parsed can be written
+			fmt.Fprintf(&b, "probe %s\n", probe)
+		}
 	}
 	return events.DigestOf([]byte(b.String()))
 }

@@ -51,6 +51,9 @@ func (t *Tool) fill() {
 	if t.InDoubt.Default == "" {
 		t.InDoubt.Default = defaultDoubt(t.Effect)
 	}
+	if t.InDoubt.Probe != nil {
+		t.InDoubt.Probe.fill()
+	}
 	if t.Approval.Mode == "" {
 		t.Approval.Mode = ApprovalNever
 		if t.MCP != nil { // somebody else's program: a person agrees until the definition says otherwise
@@ -96,6 +99,9 @@ func (t *Tool) check(d *decoder, s spot) {
 		d.keyTemplate(s.at("key"), t.Key)
 	}
 	t.InDoubt.check(d, s.at("inDoubt"))
+	if t.InDoubt.Probe != nil && known && t.Effect != EffectWrite {
+		d.also(s.at("inDoubt", "probe"), "is for writes: a tool whose effect is %s is simply repeated", t.Effect)
+	}
 	t.Approval.check(d, s.at("approval"))
 	d.within(s.at("approvalExpiresAfter"), t.ApprovalExpiresAfter, time.Second, 90*24*time.Hour)
 	d.within(s.at("approvalValidFor"), t.ApprovalValidFor, time.Second, 90*24*time.Hour)
@@ -119,12 +125,16 @@ func (t *Tool) check(d *decoder, s spot) {
 	}
 }
 
-// References names the MCP server of a tool that has one.
+// References names the MCP servers that the tool and its probe call.
 func (t *Tool) References() []Reference {
-	if t.MCP == nil {
-		return nil
+	var out []Reference
+	if t.MCP != nil {
+		out = append(out, Reference{Kind: KindMCPServer, Name: t.MCP.Server, Field: "spec.mcp.server"})
 	}
-	return []Reference{{Kind: KindMCPServer, Name: t.MCP.Server, Field: "spec.mcp.server"}}
+	if p := t.InDoubt.Probe; p != nil && p.MCP != nil {
+		out = append(out, Reference{Kind: KindMCPServer, Name: p.MCP.Server, Field: "spec.inDoubt.probe.mcp.server"})
+	}
+	return out
 }
 
 func defaultDoubt(effect string) string {

@@ -67,6 +67,10 @@ type Pending struct {
 	Since  time.Time
 	Detail string // tool name, child run id, or the signal as JSON
 	Pool   string // shared budget without room for a model call
+	// Probed says that it is not known whether the call happened and a lookup is
+	// to say; the next one is at NextLook.
+	Probed   bool
+	NextLook time.Time
 }
 
 // Approval is an open question about a run.

@@ -115,6 +115,9 @@ func (s Situation) waits() []Wait {
 		case "tool":
 			w := Wait{Kind: p.Kind, Name: p.Detail, Since: p.Since,
 				Phrase: fmt.Sprintf("waiting for tool %s since %s", p.Detail, at(p.Since))}
+			if p.Probed {
+				w.Phrase += fmt.Sprintf(": looking whether it happened, next at %s", at(p.NextLook))
+			}
 			if !s.alive("tools") {
 				w.Phrase += ", no tools worker is alive"
 			}

@@ -202,7 +202,7 @@ func (s *Service) act(ctx context.Context, j *job, effectID string) (out Outcome
 	defer cancel()
 	return kind.Act(ctx, Request{
 		Tool: j.tool, Class: j.plan.Class, Policy: j.plan.Policy, CallID: j.c.CallID, Args: j.c.Args, Key: j.plan.Key,
-		Namespace: j.c.Namespace, RunID: j.c.RunID, Callback: j.callback,
+		Namespace: j.c.Namespace, RunID: j.c.RunID, Callback: j.callback, Look: j.look,
 	})
 }
 

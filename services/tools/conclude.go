@@ -43,7 +43,8 @@ type Receipt struct {
 	StartedAt     time.Time `json:"started_at"`
 	DurationMs    int64     `json:"duration_ms"`
 	Verdict       string    `json:"verdict"`
-	Code          string    `json:"code,omitempty"` // of the problem
+	Probe         string    `json:"probe,omitempty"` // a lookup's: what it decided; the rest is about the lookup
+	Code          string    `json:"code,omitempty"`  // of the problem
 	Error         string    `json:"error,omitempty"`
 }
 
@@ -63,7 +64,8 @@ func (v Verdict) String() string {
 // Conclusion is what the ledger records about an attempt.
 type Conclusion struct {
 	// State is the effect's: EffectSucceeded, EffectFailed or EffectUnknown;
-	// EffectIntent keeps it open for another attempt after Wait.
+	// EffectIntent keeps it open for another attempt after Wait. EffectUnknown
+	// with DoubtProbe answers nobody and is looked up after Wait.
 	State   string
 	InDoubt string
 	Doubted bool
@@ -73,7 +75,7 @@ type Conclusion struct {
 
 // Conclude says what an attempt's verdict means. It is pure.
 //
-//	verdict     read            retry, idempotent      ask, fail
+//	verdict     read            retry, idempotent      ask, fail, probe
 //	Happened    succeeded       succeeded              succeeded
 //	Refused     failed          failed; unknown when   failed
 //	                            an earlier attempt
@@ -88,7 +90,7 @@ type Conclusion struct {
 func Conclude(v Verdict, p Plan, claim Claim, failure *events.Problem, hint time.Duration, now time.Time) Conclusion {
 	again := Conclusion{State: EffectIntent, Doubted: claim.Doubted, Wait: p.retry().wait(claim.Attempts, hint), Error: failure}
 	over := p.retry().over(claim.Attempts, now)
-	unknown := Conclusion{State: EffectUnknown, InDoubt: p.openDoubt(), Doubted: true, Error: failure}
+	unknown := Conclusion{State: EffectUnknown, InDoubt: p.openDoubt(), Doubted: true, Wait: p.firstLook(), Error: failure}
 	failed := Conclusion{State: EffectFailed, Error: failure}
 	switch {
 	case v == Happened:

@@ -17,6 +17,7 @@ const (
 	DoAttach Do = "attach" // another call acts; its outcome answers this one
 	DoBegin  Do = "begin"  // commit an intent, then act
 	DoDoubt  Do = "doubt"  // the owner is gone and may have acted: commit that
+	DoProbe  Do = "probe"  // look whether it happened
 	DoWait   Do = "wait"   // look again after Wait
 	DoRest   Do = "rest"   // nothing to do: a row or a running handler drives it
 	DoReuse  Do = "reuse"  // the call id was used for another call: reject the message
@@ -35,6 +36,8 @@ type Decision struct {
 	Takeover bool // From belongs to another process, which must be dead
 	Doubted  bool // an earlier attempt may have happened
 	InDoubt  string
+
+	Doubt *Effect // DoProbe: what is in doubt
 }
 
 // Answer is what a call is answered with.
@@ -121,7 +124,7 @@ func decideRead(s State, p Plan, c events.CallTool, self string, own func(string
 func decideEffect(s State, p Plan, c events.CallTool, self string, own func(string) Own) Decision {
 	e := s.Effect
 	mine := e != nil && e.CallID == c.CallID
-	if !(mine && e.State == EffectIntent) { // what has begun is not un-begun
+	if !(mine && (e.State == EffectIntent || e.Probing())) { // what has begun is not un-begun
 		if a, ok := refuse(p, c); !ok {
 			return Decision{Do: DoAnswer, Answer: a}
 		}
@@ -140,6 +143,9 @@ func decideEffect(s State, p Plan, c events.CallTool, self string, own func(stri
 	case EffectSucceeded:
 		return Decision{Do: DoAnswer, Answer: Answer{Status: events.CallSucceeded, Result: e.Result, Epoch: e.Claim.Epoch, EffectID: e.ID, Replayed: true}}
 	case EffectUnknown:
+		if e.Probing() {
+			return decideProbe(s, mine)
+		}
 		return Decision{Do: DoAnswer, Answer: Answer{Status: events.CallUnknown, Error: e.Error, InDoubt: e.InDoubt, Epoch: e.Claim.Epoch, EffectID: e.ID, Replayed: !mine}}
 	case EffectFailed:
 		// It surely did not happen, so the key is free for a new epoch.
@@ -188,10 +194,11 @@ func decideIntent(s State, p Plan, mine bool, self string, own func(string) Own)
 	return Decision{Do: DoDoubt, From: claim, Takeover: takeover, InDoubt: p.openDoubt()}
 }
 
-// openDoubt is how a doubt is left when the policy has nothing more to try.
+// openDoubt is how a doubt is left when the policy has no more acts to try.
 func openDoubt(policy string) string {
-	if policy == DoubtFail {
-		return DoubtFail
+	switch policy {
+	case DoubtFail, DoubtProbe:
+		return policy
 	}
 	return DoubtAsk
 }

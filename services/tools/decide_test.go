@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 const (
@@ -75,6 +76,16 @@ func TestDecide(t *testing.T) {
 			state: State{Effect: effect(func(e *Effect) { e.State = EffectFailed })}, plan: write, call: attached, want: Decision{Do: DoBegin, From: Claim{AttemptID: "t-1"}}},
 		"an unknown key is answered unknown": {
 			state: State{Effect: effect(func(e *Effect) { e.State, e.InDoubt = EffectUnknown, DoubtAsk })}, plan: write, call: attached, want: Decision{Do: DoAnswer, Answer: Answer{Status: events.CallUnknown, Replayed: true}}},
+		"a key that is looked up is attached to": {
+			state: State{Effect: probing(noon)}, plan: write, call: attached, want: Decision{Do: DoAttach}},
+		"a lookup that is due is made": {
+			state: State{Call: open, Effect: probing(noon)}, plan: write, want: Decision{Do: DoProbe}},
+		"a lookup that is not due is left to its row": {
+			state: State{Call: open, Effect: probing(noon.Add(time.Millisecond))}, plan: write, want: Decision{Do: DoRest}},
+		"what is looked up is not un-begun when its definition is gone": {
+			state: State{Call: open, Effect: probing(noon)}, plan: Plan{Class: ClassWrite, Policy: DoubtAsk, Key: "k", Problem: problem("x", "y")}, want: Decision{Do: DoProbe}},
+		"a dead worker's intent is looked up where a lookup is declared": {
+			state: State{Effect: held(other), Owner: dead, Self: fresh}, plan: Plan{Class: ClassWrite, Policy: DoubtProbe, Key: "k"}, want: Decision{Do: DoDoubt, From: Claim{AttemptID: "t-1"}, Takeover: true, InDoubt: DoubtProbe}},
 		"a busy key is attached to": {
 			state: State{Effect: held(other), Owner: fresh, Self: fresh}, plan: write, call: attached, want: Decision{Do: DoAttach}},
 		"a live worker is waited for": {
@@ -133,6 +144,36 @@ func TestDecide(t *testing.T) {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// probing is the effect of call1, in doubt and to be looked up at the time.
+func probing(at time.Time) *Effect {
+	return &Effect{ID: "e-1", CallID: call1, Key: "k", State: EffectUnknown, ArgsDigest: "sha256:a", InDoubt: DoubtProbe,
+		Claim: Claim{Epoch: 1, AttemptID: "t-1", NextAttempt: at}}
+}
+
+func TestPlan_LookAgain(t *testing.T) {
+	t.Parallel()
+	p := Plan{Probe: &spec.Probe{Every: spec.Duration(5 * time.Second), GiveUpAfter: spec.Duration(10 * time.Minute)}}
+	for name, tc := range map[string]struct {
+		probes int
+		age    time.Duration
+		plan   Plan
+		want   time.Duration
+		over   bool
+	}{
+		"the first wait":                   {0, 2 * time.Second, p, 5 * time.Second, false},
+		"it doubles":                       {2, time.Minute, p, 20 * time.Second, false},
+		"to a minute":                      {1000, time.Minute, p, time.Minute, false},
+		"the last look is made at the end": {9, 10*time.Minute - time.Second, p, time.Second, false},
+		"then it is over":                  {9, 10 * time.Minute, p, 0, true},
+		"without a definition it is over":  {0, 0, Plan{}, 0, true},
+	} {
+		wait, over := tc.plan.lookAgain(Effect{ProbeSince: noon.Add(-tc.age), Probes: tc.probes}, noon)
+		if wait != tc.want || over != tc.over {
+			t.Errorf("%s: %v, %v; want %v, %v", name, wait, over, tc.want, tc.over)
+		}
 	}
 }
 

@@ -102,6 +102,42 @@ spec:
 ---
 apiVersion: holdfast/v1
 kind: Tool
+metadata: {name: pay_probe}
+spec:
+  description: pays, at a place that knows no keys but can be asked
+  input: {type: object}
+  effect: write
+  timeout: 2s
+  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
+  inDoubt:
+    probe:
+      http: {url: "${env.HOLDFAST_TOOL_OUTSIDE}/seen/${args.what}", headers: {X-Key: "${args.key}"}}
+      args: {what: "${args.n}", key: "${key}"}
+      happened: answer.status == 200 && answer.body.count > 0
+      notHappened: answer.status == 404
+      result: {found: "${answer.body.count}"}
+      after: 100ms
+      every: 200ms
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: pay_probe_briefly}
+spec:
+  description: pays, and is soon given up
+  input: {type: object}
+  effect: write
+  timeout: 2s
+  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
+  inDoubt:
+    probe:
+      http: {url: "${env.HOLDFAST_TOOL_OUTSIDE}/seen/${args.n}"}
+      happened: answer.body.count > 0
+      after: 100ms
+      every: 100ms
+      giveUpAfter: 500ms
+---
+apiVersion: holdfast/v1
+kind: Tool
 metadata: {name: gone}
 spec:
   description: nobody listens there

@@ -28,6 +28,7 @@ type job struct {
 	plan Plan
 	log  *slog.Logger
 
+	look     bool           // only looks: see Request.Look
 	callback *spec.Callback // of the run's definition, for the call that posts its end
 	seen     time.Time      // the database's clock at seenAt, on ours
 	seenAt   time.Time
@@ -137,6 +138,8 @@ func (s *Service) perform(ctx context.Context, j *job, d Decision) error {
 		return nil
 	case DoDoubt:
 		return s.doubt(ctx, j, d)
+	case DoProbe:
+		return s.probe(ctx, j, *d.Doubt)
 	case DoBegin:
 		return s.begin(ctx, j, d)
 	}
@@ -168,7 +171,7 @@ func (s *Service) answer(ctx context.Context, j *job, a Answer) error {
 
 func (s *Service) doubt(ctx context.Context, j *job, d Decision) error {
 	calls, ok, err := s.store.Doubt(ctx, Doubt{
-		Call: j.call(), EffectID: j.effectID(), From: d.From, Takeover: d.Takeover, Worker: s.worker, InDoubt: d.InDoubt,
+		Call: j.call(), EffectID: j.effectID(), From: d.From, Takeover: d.Takeover, Worker: s.worker, InDoubt: d.InDoubt, LookIn: j.plan.firstLook(),
 		Error: problem(CodeUnknownOutcome, "the worker was lost between the request and its record; it may have happened"),
 	})
 	if err != nil {

@@ -33,6 +33,9 @@ type Request struct {
 	Args      json.RawMessage
 	// Key is the same for every attempt. Kinds hand it to the other side.
 	Key string
+	// Look says that any complete answer of the other side counts as Happened,
+	// a refusal too: the caller judges it.
+	Look bool
 	// Callback is set for BuiltinCallback.
 	Callback *spec.Callback
 }

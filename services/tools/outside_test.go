@@ -18,6 +18,7 @@ import (
 type outside struct {
 	*httptest.Server
 	arrivals atomic.Int64
+	lookup   func(o *outside, rw http.ResponseWriter, n string) // answers /seen/<args.n>
 
 	mu    sync.Mutex
 	done  map[string]int             // path and body → effects
@@ -58,6 +59,10 @@ func (o *outside) hold(c events.CallTool) (release func()) {
 // ServeHTTP acts and answers. args.mode chooses how: "" answers, "422" refuses,
 // "500" acts and says so, "flaky" is 503 twice without acting, "429" once.
 func (o *outside) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if n, ok := strings.CutPrefix(r.URL.Path, "/seen/"); ok {
+		o.lookup(o, rw, n)
+		return
+	}
 	o.arrivals.Add(1)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

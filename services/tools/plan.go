@@ -27,11 +27,13 @@ const (
 type Plan struct {
 	Class   Class
 	Key     string
-	Policy  string // in doubt: DoubtRetry, DoubtAsk or DoubtFail
+	Policy  string // in doubt: DoubtRetry, DoubtAsk, DoubtFail or DoubtProbe
 	Pool    string
 	Timeout time.Duration
 	// Retry is when and how often it is tried again; without Waits, quickRetry.
 	Retry Retry
+	// Probe is what DoubtProbe does.
+	Probe *spec.Probe
 	// Unasked says that nobody is asked about an outcome that stays unknown.
 	Unasked bool
 	// Gated says that a person's yes is needed; Bind is what it must be bound to.
@@ -77,6 +79,9 @@ func MakePlan(t *spec.Tool, c events.CallTool, run json.RawMessage) Plan {
 		p.Policy = DoubtRetry
 	default:
 		p.Policy = t.DoubtPolicy(c.Args)
+		if p.Policy == DoubtProbe {
+			p.Probe = t.InDoubt.Probe
+		}
 	}
 	if p.Class != ClassRead {
 		key, ok, err := t.BusinessKey(c.Args)

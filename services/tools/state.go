@@ -25,6 +25,7 @@ const (
 	DoubtRetry = "retry" // the other side honours the key: send it again
 	DoubtAsk   = "ask"   // a person says
 	DoubtFail  = "fail"  // the model is told that it is unknown
+	DoubtProbe = "probe" // a declared lookup says; the model is told nothing meanwhile
 )
 
 // Claim says who may act, and what was tried so far.
@@ -84,6 +85,8 @@ type Effect struct {
 	SettledBy  string
 	OnDoubt    string          // policy of a program's act; empty for tool calls
 	Damaged    string          // why the stored record cannot be understood
+	ProbeSince time.Time       // when it came in doubt, with DoubtProbe
+	Probes     int             // lookups since then that decided nothing
 	Receipts   json.RawMessage // read by the door only
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
@@ -92,6 +95,10 @@ type Effect struct {
 
 // Open reports whether the effect is in doubt and nobody has settled it.
 func (e Effect) Open() bool { return e.State == EffectUnknown && e.SettledBy == "" }
+
+// Probing reports whether the effect is in doubt and a lookup is to say whether
+// it happened. Its calls are open and wait.
+func (e Effect) Probing() bool { return e.Open() && e.InDoubt == DoubtProbe }
 
 // State is everything a decision about one call looks at, read in one statement.
 type State struct {

@@ -23,13 +23,13 @@ type Store interface {
 	// call as it stands, and false when the state that the answer was decided
 	// on has changed.
 	Answer(ctx context.Context, c Call, a Answer) (Call, bool, error)
-	// Attach records a call whose effect another call acts on. False when the
-	// effect is no longer open.
+	// Attach records a call whose effect another call acts on, or a lookup is to
+	// decide. False when the effect is no longer open.
 	Attach(ctx context.Context, c Call, effectID string) (bool, error)
 	// Begin commits an intent.
 	Begin(ctx context.Context, b Begin) (Began, error)
-	// Doubt marks an intent unknown and answers its calls. False when the
-	// claim has changed or its owner lives.
+	// Doubt marks an intent unknown and answers its calls, unless a lookup is to
+	// say what happened. False when the claim has changed or its owner lives.
 	Doubt(ctx context.Context, d Doubt) ([]Call, bool, error)
 	// Close ends an open intent that surely has not acted: the call gets the
 	// answer, every other call of the effect the same error as failed. False
@@ -47,6 +47,7 @@ type Store interface {
 	// Due takes up to limit calls whose next attempt nobody has begun, and
 	// hides them from other sweeps for a while.
 	Due(ctx context.Context, limit int) ([]Call, error)
+	Probes
 }
 
 // Attempt names one attempt at a call.
@@ -99,6 +100,7 @@ type Doubt struct {
 	Takeover bool
 	Worker   string
 	InDoubt  string
+	LookIn   time.Duration // with DoubtProbe
 	Error    *events.Problem
 }
 
@@ -143,6 +145,7 @@ type Settle struct {
 	Result   json.RawMessage
 	By       string
 	Reason   string
+	Look     *Look // the lookup that says so; its receipt is kept
 	// Messages, when set, makes the messages that follow from the verdict; they
 	// are kept in the same transaction and sent until they have landed.
 	Messages func(Settled) ([]events.Message, error)

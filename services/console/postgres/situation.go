@@ -13,7 +13,8 @@ import (
 )
 
 const pendingOfRun = `
-SELECT item, kind, state, since, detail, coalesce(pool, '')
+SELECT item, kind, state, since, detail, coalesce(pool, ''),
+       (SELECT p.next_attempt_at FROM tools.v_probes p WHERE p.call_id = substr(item, 6)) -- "call/" before it
   FROM runner.v_pending
  WHERE run_id = $1 AND namespace = $2
  ORDER BY since, item LIMIT 1000`
@@ -98,8 +99,12 @@ func (s *Store) Workers(ctx context.Context) ([]console.Worker, error) {
 func scanPending(row pgx.CollectableRow) (console.Pending, error) {
 	var p console.Pending
 	var detail *json.RawMessage
-	if err := row.Scan(&p.Item, &p.Kind, &p.State, &p.Since, &detail, &p.Pool); err != nil {
+	var look *time.Time
+	if err := row.Scan(&p.Item, &p.Kind, &p.State, &p.Since, &detail, &p.Pool, &look); err != nil {
 		return p, err
+	}
+	if look != nil {
+		p.Probed, p.NextLook = true, look.UTC()
 	}
 	p.Since = p.Since.UTC()
 	if json.Unmarshal(raw(detail), &p.Detail) != nil {

@@ -20,7 +20,7 @@ type Effect struct {
 	Args        json.RawMessage `json:"args"`
 	Result      json.RawMessage `json:"result,omitempty"`
 	Error       *EffectError    `json:"error,omitempty"`
-	InDoubt     string          `json:"in_doubt,omitempty" enum:"ask,fail" doc:"ask: a person is asked; fail: nobody is"`
+	InDoubt     string          `json:"in_doubt,omitempty" enum:"ask,fail,probe" doc:"ask: a person is asked; fail: nobody is; probe: a lookup is to say, at next_attempt_at"`
 	SettledBy   string          `json:"settled_by,omitempty" doc:"who said what became of it"`
 	OnDoubt     string          `json:"on_doubt,omitempty" enum:"ask,retry,fail" doc:"of a program's act: its policy"`
 	Damaged     string          `json:"damaged,omitempty" doc:"why the stored record cannot be understood; it is neither done nor free"`

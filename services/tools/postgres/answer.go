@@ -76,7 +76,7 @@ func (s *Store) Attach(ctx context.Context, c tools.Call, effectID string) (bool
 		if err != nil {
 			return err
 		}
-		if e == nil || e.State != tools.EffectIntent {
+		if e == nil || e.State != tools.EffectIntent && !e.Probing() {
 			return errGuard
 		}
 		ok, err := openCall(ctx, tx, c, effectID, false)

@@ -32,7 +32,7 @@ RETURNING ` + effectColumns
 // reopenCallsSQL lets calls act again whose effect did not happen.
 const reopenCallsSQL = `
 UPDATE tools.calls SET status = 'open', acting = false, error = NULL, in_doubt = NULL, result = NULL, updated_at = clock_timestamp()
-WHERE effect_id = $1 AND status = 'unknown'`
+WHERE effect_id = $1 AND status IN ('unknown', 'open')`
 
 // oweSQL keeps a message until its receiver has it.
 const oweSQL = `INSERT INTO tools.announcements (id, run_id, call_id, message) VALUES ($1, $2, $3, $4::text::json)`
@@ -72,6 +72,11 @@ func (s *Store) Settle(ctx context.Context, v tools.Settle) (done tools.Settled,
 		}
 		if err != nil {
 			return err
+		}
+		if v.Look != nil {
+			if err := keepLook(ctx, tx, *v.Look, !done.Applied || done.Known); err != nil {
+				return err
+			}
 		}
 		if done.Calls, err = calls(tx.Query(ctx, effectCallsSQL, id)); err != nil {
 			return err

@@ -24,8 +24,9 @@ UPDATE tools.effects SET state = $4,
 	worker = CASE WHEN $4 = 'intent' THEN NULL ELSE worker END,
 	lease_until = CASE WHEN $4 = 'intent' THEN NULL ELSE lease_until END,
 	doubted = $5, in_doubt = $6, result = $7::text::json, error = $8::text::json,
-	next_attempt_at = CASE WHEN $4 = 'intent' THEN clock_timestamp() + $9::bigint * interval '1 millisecond' END,
-	wake_at = CASE WHEN $4 = 'intent' THEN clock_timestamp() + $10::bigint * interval '1 millisecond' END,
+	next_attempt_at = CASE WHEN $4 = 'intent' OR $6 = 'probe' THEN clock_timestamp() + $9::bigint * interval '1 millisecond' END,
+	wake_at = CASE WHEN $4 = 'intent' OR $6 = 'probe' THEN clock_timestamp() + $10::bigint * interval '1 millisecond' END,
+	probe_since = CASE WHEN $6 = 'probe' THEN clock_timestamp() END, probes = 0,
 	acted_at = CASE WHEN $11 THEN clock_timestamp() ELSE acted_at END,
 	updated_at = clock_timestamp()
 WHERE effect_id = $1 AND epoch = $2 AND attempt_id = $3
@@ -86,8 +87,12 @@ func (s *Store) finishEffect(ctx context.Context, f tools.Finish) (answered []to
 		return nil, false, err
 	}
 	err = s.tx(ctx, func(tx pgx.Tx) error {
+		due := wake(con.Wait)
+		if con.InDoubt == tools.DoubtProbe { // no message waits for it
+			due = con.Wait.Milliseconds()
+		}
 		tag, err := tx.Exec(ctx, finishEffectSQL, f.EffectID, f.Epoch, f.ID, con.State, con.Doubted, null(con.InDoubt),
-			jsonText(f.Result), failure, con.Wait.Milliseconds(), wake(con.Wait), f.Acted)
+			jsonText(f.Result), failure, con.Wait.Milliseconds(), due, f.Acted)
 		if err != nil {
 			return err
 		}
@@ -108,6 +113,9 @@ func (s *Store) finishEffect(ctx context.Context, f tools.Finish) (answered []to
 		if con.State == tools.EffectIntent {
 			_, err := tx.Exec(ctx, releaseCallSQL, string(f.CallID), con.Doubted)
 			return err
+		}
+		if con.InDoubt == tools.DoubtProbe { // the calls wait for what the lookup says
+			return nil
 		}
 		answered, err = calls(tx.Query(ctx, answerAllSQL, f.EffectID, con.State, f.Epoch, jsonText(f.Result), failure,
 			null(con.InDoubt), nil, string(f.CallID), f.Worker))
@@ -143,7 +151,9 @@ func (s *Store) finishRead(ctx context.Context, f tools.Finish) ([]tools.Call, b
 // doubtSQL gives an intent up that the decision saw ($3 epoch, $4 attempt).
 const doubtSQL = `
 UPDATE tools.effects e SET state = 'unknown', in_doubt = $5, error = $6::text::json, doubted = true,
-	next_attempt_at = NULL, wake_at = NULL, updated_at = clock_timestamp()
+	next_attempt_at = CASE WHEN $5 = 'probe' THEN clock_timestamp() + $8::bigint * interval '1 millisecond' END,
+	wake_at = CASE WHEN $5 = 'probe' THEN clock_timestamp() + $8::bigint * interval '1 millisecond' END,
+	probe_since = CASE WHEN $5 = 'probe' THEN clock_timestamp() END, probes = 0, updated_at = clock_timestamp()
 WHERE e.effect_id = $2 AND e.epoch = $3 AND coalesce(e.attempt_id, '') = $4 AND e.state = 'intent'
   AND (NOT $7::bool OR (e.` + ownerDeadHead + `e` + ownerDeadTail + `))`
 
@@ -155,14 +165,14 @@ func (s *Store) Doubt(ctx context.Context, d tools.Doubt) (answered []tools.Call
 		return nil, false, err
 	}
 	err = s.tx(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, doubtSQL, d.Worker, d.EffectID, d.From.Epoch, d.From.AttemptID, d.InDoubt, failure, d.Takeover)
+		tag, err := tx.Exec(ctx, doubtSQL, d.Worker, d.EffectID, d.From.Epoch, d.From.AttemptID, d.InDoubt, failure, d.Takeover, d.LookIn.Milliseconds())
 		if err != nil {
 			return err
 		}
 		if tag.RowsAffected() == 0 {
 			return errGuard
 		}
-		if _, err := openCall(ctx, tx, d.Call, d.EffectID, false); err != nil {
+		if _, err := openCall(ctx, tx, d.Call, d.EffectID, false); err != nil || d.InDoubt == tools.DoubtProbe {
 			return err
 		}
 		answered, err = calls(tx.Query(ctx, answerAllSQL, d.EffectID, events.CallUnknown, d.From.Epoch, nil, failure,

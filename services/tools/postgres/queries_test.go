@@ -21,7 +21,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"dueReads": dueReadsSQL, "takeControl": takeControlSQL, "applyControl": applyControlSQL, "appliedControl": appliedControlSQL,
 		"effectOfCall": effectOfCallSQL, "settle": settleSQL, "reopenCalls": reopenCallsSQL, "owe": oweSQL, "revoke": revokeSQL,
 		"closeRevoked": closeRevokedSQL, "reject": rejectSQL, "getEffect": getEffectSQL, "receiptsOf": receiptsOfSQL,
-		"clock": clockSQL, "openOnce": openOnceSQL, "takeOnce": takeOnceSQL, "lapseOnce": lapseOnceSQL, "lapseDue": lapseDueSQL,
+		"looked": lookedSQL, "denied": deniedSQL, "clock": clockSQL, "openOnce": openOnceSQL, "takeOnce": takeOnceSQL, "lapseOnce": lapseOnceSQL, "lapseDue": lapseDueSQL,
 		"renewOnce": renewOnceSQL, "recordOnce": recordOnceSQL, "outcomeOnce": outcomeOnceSQL, "lateOnce": lateOnceSQL, "expireKeys": expireKeysSQL,
 		"listEffects": listEffectsSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
 		"endOfRun": endOfRunSQL, "endedRun": endedRunSQL,

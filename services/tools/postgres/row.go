@@ -64,7 +64,7 @@ func (r callRow) call() (tools.Call, error) {
 // effectColumns is what effectRow scans, in its order.
 const effectColumns = `e.effect_id, e.namespace, e.tool, e.key, e.state, e.epoch, e.call_id, e.run_id, e.args::text, e.args_digest,
 	e.attempt_id, e.worker, e.lease_until, e.attempts, e.doubted, e.next_attempt_at, e.in_doubt,
-	e.result::text, e.error::text, e.settled_by, e.created_at, e.updated_at, e.acted_at, e.on_doubt`
+	e.result::text, e.error::text, e.settled_by, e.created_at, e.updated_at, e.acted_at, e.on_doubt, e.probe_since, e.probes`
 
 type effectRow struct {
 	EffectID, Namespace, Tool, Key, State string
@@ -79,6 +79,8 @@ type effectRow struct {
 	CreatedAt, UpdatedAt                  time.Time
 	ActedAt                               *time.Time
 	OnDoubt                               *string
+	ProbeSince                            *time.Time
+	Probes                                int
 }
 
 func (r effectRow) effect() (tools.Effect, error) {
@@ -91,7 +93,7 @@ func (r effectRow) effect() (tools.Effect, error) {
 		},
 		InDoubt: text(r.InDoubt), Result: raw(r.Result), SettledBy: text(r.SettledBy),
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), ActedAt: at(r.ActedAt),
-		OnDoubt: text(r.OnDoubt),
+		OnDoubt: text(r.OnDoubt), ProbeSince: at(r.ProbeSince), Probes: r.Probes,
 	}
 	e.Damaged = tools.Damage(e)
 	var err error
