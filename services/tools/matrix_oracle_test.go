@@ -24,15 +24,16 @@ type oracle struct {
 	door *shutDoor
 	file string
 
-	mu    sync.Mutex
-	log   *os.File
-	cells map[string]*cell
-	known map[string]bool // cell and key → applied
-	seen  map[string]int  // cell → arrivals
+	mu      sync.Mutex
+	log     *os.File
+	cells   map[string]*cell
+	known   map[string]bool // cell and key → applied
+	seen    map[string]int  // cell → arrivals
+	applied map[string]int  // cell → effects, for who looks it up
 }
 
 func newOracle(t *testing.T, cells []*cell) *oracle {
-	o := &oracle{file: filepath.Join(t.TempDir(), "arrivals"), cells: map[string]*cell{}, known: map[string]bool{}, seen: map[string]int{}}
+	o := &oracle{file: filepath.Join(t.TempDir(), "arrivals"), cells: map[string]*cell{}, known: map[string]bool{}, seen: map[string]int{}, applied: map[string]int{}}
 	for _, c := range cells {
 		o.cells[c.id] = c
 	}
@@ -63,12 +64,20 @@ func (o *oracle) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.NotFound(rw, r)
 		return
 	}
+	if strings.HasPrefix(r.URL.Path, "/look/") {
+		effects := o.applied[id]
+		o.mu.Unlock()
+		rw.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(rw, `{"effects":%d}`, effects)
+		return
+	}
 	o.seen[id]++
 	first := o.seen[id] == 1
 	silent := first && (c.point == pointSilentDone || c.point == pointSilentNot)
 	applies := c.class != "read" && !(c.honours && o.known[id+" "+key]) && !(silent && c.point == pointSilentNot)
 	if applies {
 		o.known[id+" "+key] = true
+		o.applied[id]++
 	}
 	_, err := fmt.Fprintf(o.log, "%s\t%s\t%v\n", id, key, applies)
 	o.mu.Unlock()

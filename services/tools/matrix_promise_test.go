@@ -19,6 +19,12 @@ const (
 
 var points = []string{pointNone, pointBegin, pointIntent, pointActed, pointRecorded, pointSilentDone, pointSilentNot, pointShut}
 
+// policies lists those of each class. Where nothing is ever in doubt there is
+// nothing to look up.
+var policies = map[string][]string{
+	"read": {"retry", "ask", "fail"}, "idempotent": {"retry", "ask", "fail"}, "write": {"retry", "probe", "ask", "fail"},
+}
+
 // seen is what the other side counts: requests, and how many of them changed
 // something there.
 type seen struct{ requests, applied int }
@@ -46,8 +52,7 @@ type group struct {
 // promised is the promise. The test runs every row of it, and the page is
 // written from it: change it as you would change a contract.
 //
-// A policy that tools.MakePlan knows and no group lists is not promised: a new
-// one is a new group here, and its YAML in matrixYAML.
+// A new policy is a line in policies, a group here and its YAML in matrixYAML.
 var promised = []group{
 	{"read, any policy", "read", []string{"retry", "ask", "fail"}, []promise{
 		{pointNone, seen{1, 0}, seen{1, 0}, "succeeded", nil},
@@ -76,6 +81,16 @@ var promised = []group{
 		{pointActed, seen{2, 1}, seen{2, 2}, "succeeded", nil},
 		{pointRecorded, seen{1, 1}, seen{1, 1}, "succeeded", nil},
 		{pointSilentDone, seen{2, 1}, seen{2, 2}, "succeeded", nil},
+		{pointSilentNot, seen{2, 1}, seen{2, 1}, "succeeded", nil},
+		{pointShut, seen{1, 1}, seen{1, 1}, "succeeded", nil},
+	}},
+	{"write, `probe`", "write", []string{"probe"}, []promise{
+		{pointNone, seen{1, 1}, seen{1, 1}, "succeeded", nil},
+		{pointBegin, seen{1, 1}, seen{1, 1}, "succeeded", nil},
+		{pointIntent, seen{1, 1}, seen{1, 1}, "succeeded", nil},
+		{pointActed, seen{1, 1}, seen{1, 1}, "succeeded", nil},
+		{pointRecorded, seen{1, 1}, seen{1, 1}, "succeeded", nil},
+		{pointSilentDone, seen{1, 1}, seen{1, 1}, "succeeded", nil},
 		{pointSilentNot, seen{2, 1}, seen{2, 1}, "succeeded", nil},
 		{pointShut, seen{1, 1}, seen{1, 1}, "succeeded", nil},
 	}},
@@ -114,7 +129,11 @@ func matrixYAML() string {
 		if class == "read" {
 			method = "GET"
 		}
-		for _, policy := range []string{"retry", "ask", "fail"} {
+		for _, policy := range policies[class] {
+			inDoubt := policy
+			if policy == "probe" {
+				inDoubt = fmt.Sprintf(`{probe: {http: {url: "${env.%s}/look/${args.cell}"}, happened: answer.body.effects > 0, notHappened: answer.body.effects == 0, after: 100ms, every: 200ms}}`, envOutside)
+			}
 			for way, how := range map[string][2]string{
 				wayPatient: {"20s", envOutside}, wayHasty: {"1s", envOutside}, wayShut: {"20s", envDoor},
 			} {
@@ -129,7 +148,7 @@ spec:
   inDoubt: %s
   timeout: %s
   http: {method: %s, url: "${env.%s}/act/${args.cell}"}
-`, matrixTool(class, policy, way), class, policy, how[0], method, how[1])
+`, matrixTool(class, policy, way), class, inDoubt, how[0], method, how[1])
 			}
 		}
 	}

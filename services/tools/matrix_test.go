@@ -87,8 +87,8 @@ func TestMatrix_IsWhole(t *testing.T) {
 		}
 	}
 	want := map[string]int{}
-	for _, class := range []string{"read", "idempotent", "write"} {
-		for _, policy := range []string{"retry", "ask", "fail"} {
+	for class, all := range policies {
+		for _, policy := range all {
 			for _, point := range points {
 				want[class+" "+policy+" "+point] = 1
 			}
