@@ -29,7 +29,7 @@ func (w *world) settled() {
 
 // The other side has committed and nothing is recorded: where it honours the
 // key the call is sent again with the same one, and there is one effect.
-func TestCrash_AfterTheActWithAHonouredKey(t *testing.T) {
+func TestCaseD01_KilledAfterTheActWithAHonouredKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.call("pay_key", `{"n":1}`)
@@ -47,7 +47,7 @@ func TestCrash_AfterTheActWithAHonouredKey(t *testing.T) {
 
 // Where it does not, a person is asked; each verdict ends it, and the act is
 // never repeated blindly.
-func TestCrash_AfterTheActIsInDoubt(t *testing.T) {
+func TestCaseD01_KilledAfterTheActWithoutKeys(t *testing.T) {
 	t.Parallel()
 	for verdict, want := range map[string]struct {
 		status  string
@@ -103,7 +103,7 @@ func TestCrash_AfterTheActIsInDoubt(t *testing.T) {
 
 // Before the request leaves, the ledger cannot tell either: the process that
 // knew is dead.
-func TestCrash_BetweenIntentAndActIsInDoubt(t *testing.T) {
+func TestCaseD01_KilledBeforeTheRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.call("pay", `{"n":3}`)
@@ -116,7 +116,7 @@ func TestCrash_BetweenIntentAndActIsInDoubt(t *testing.T) {
 	w.wantEffects(c, 1)
 }
 
-func TestCrash_AfterTheRecordLosesNoAnswer(t *testing.T) {
+func TestCaseD01_KilledAfterTheRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.call("pay", `{"n":4}`)
@@ -154,7 +154,7 @@ func (g gateKind) Act(ctx context.Context, r tools.Request) tools.Outcome {
 // A redelivery of what a live worker holds is neither taken over nor
 // acknowledged away, however long the act takes: the lease is over after a
 // second, the worker lives.
-func TestTakeover_NeverFromALiveWorker(t *testing.T) {
+func TestCaseD04_ALiveOwnerIsNeverTakenOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
@@ -322,7 +322,7 @@ func (w *world) stopped(c events.CallTool) (wake func()) {
 
 // A worker that was stopped during its act is taken over; when it wakes, its
 // outcome in the epoch in force settles the doubt.
-func TestLate_OutcomeSettlesTheDoubt(t *testing.T) {
+func TestCaseD07_ALateAnswerSettlesTheDoubt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.call("pay_slow", `{"n":9}`)
@@ -337,7 +337,7 @@ func TestLate_OutcomeSettlesTheDoubt(t *testing.T) {
 
 // After the doubt was settled, a late outcome is kept as a receipt and changes
 // nothing.
-func TestLate_OutcomeOfAnOldEpochIsAReceipt(t *testing.T) {
+func TestCaseD07_ALateAnswerAfterTheVerdictIsAReceipt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.call("pay_slow", `{"n":10}`)

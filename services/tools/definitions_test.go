@@ -68,6 +68,16 @@ spec:
 ---
 apiVersion: holdfast/v1
 kind: Tool
+metadata: {name: refund_otherwise}
+spec:
+  description: refunds a charge once, with another tool
+  input: {type: object}
+  effect: write
+  key: "refund/${args.charge}"
+  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
+---
+apiVersion: holdfast/v1
+kind: Tool
 metadata: {name: gated}
 spec:
   description: needs a yes

@@ -85,7 +85,7 @@ func TestCall_ANudgeIsAnsweredAgain(t *testing.T) {
 }
 
 // Two identical calls of one answer are two effects: the key is ours.
-func TestCall_IdenticalCallsAreTwoEffects(t *testing.T) {
+func TestCaseD03_IdenticalCallsAreTwoEffects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
@@ -127,28 +127,6 @@ func TestBusinessKey_SecondRunAttachesOrReplays(t *testing.T) {
 		t.Errorf("keys %v", keys)
 	}
 	w.wantEffects(first, 1)
-}
-
-func TestBusinessKey_OtherArgumentsAreRefused(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.start()
-	first, other := w.call("refund", `{"charge":"ch_2","amount":10}`), w.call("refund", `{"charge":"ch_2","amount":12}`)
-	w.send(first, "")
-	w.answer(first.CallID, events.CallSucceeded)
-	w.send(other, "")
-	a := w.answer(other.CallID, events.CallMismatch)
-	if a.Error == nil || a.Error.Code != "key_mismatch" || len(a.Result) > 0 {
-		t.Errorf("answer %+v", a)
-	}
-	w.wantEffects(other, 0)
-
-	// Another namespace has keys of its own.
-	elsewhere := w.call("refund", `{"charge":"ch_2","amount":12}`)
-	elsewhere.Namespace = "acme"
-	w.send(elsewhere, "")
-	w.answer(elsewhere.CallID, events.CallSucceeded)
-	w.wantEffects(elsewhere, 1)
 }
 
 // What surely did not happen frees its business key.
@@ -265,7 +243,7 @@ func TestDoubt_ServerErrorIsUnknownWhereKeysAreNotHonoured(t *testing.T) {
 	w.wantEffects(silent, 1)
 }
 
-func TestDoubt_TimeoutIsUnknownAndNotFailed(t *testing.T) {
+func TestCaseD07_TimeoutIsUnknownAndNotFailed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
