@@ -20,6 +20,8 @@ type DataCommands struct {
 	Runs       RunsCmd       `cmd:"" group:"work" help:"Start, watch and steer runs."`
 	Approvals  ApprovalsCmd  `cmd:"" group:"work" help:"See what waits for a person, and decide it."`
 	Effects    EffectsCmd    `cmd:"" group:"work" help:"Read the ledger of side effects and settle doubts."`
+	Stop       StopCmd       `cmd:"" group:"work" help:"The emergency stop: let no new write leave."`
+	Start      StartCmd      `cmd:"" group:"work" help:"End a stop, or list what is stopped."`
 	Tools      ToolsCmd      `cmd:"" group:"work" help:"List, test and import tools."`
 	Events     EventsCmd     `cmd:"" group:"work" help:"Follow everything that happens, as it happens."`
 	Schedules  SchedulesCmd  `cmd:"" group:"work" help:"See, pause, start and backfill schedules."`

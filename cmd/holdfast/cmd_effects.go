@@ -37,14 +37,16 @@ const lookEffects = "holdfast effects list"
 type EffectsListCmd struct {
 	Output
 	List
-	State string `env:"-" placeholder:"STATE" help:"Only in this state: intent, succeeded, failed, unknown or expired."`
+	State string `env:"-" placeholder:"STATE" help:"Only in this state: intent, held, succeeded, failed, unknown or expired."`
 	Tool  string `env:"-" placeholder:"NAME" help:"Only of this tool; program/NAME for what programs do."`
-	OfRun string `name:"run" env:"-" placeholder:"RUN" help:"Only of this run."`
+	OfRun string `name:"run" env:"-" placeholder:"RUN" help:"What this run changed, and all runs that it started."`
 }
 
 // Help implements kong.HelpProvider.
 func (*EffectsListCmd) Help() string {
 	return `  holdfast effects list --state unknown
+  holdfast effects list --state held
+  holdfast effects list --run RUN
   holdfast effects list --tool propose_price --limit 500 --json
 
 --json prints {"items": [...], "next_cursor"}, each as "effects show --json".`
@@ -115,7 +117,7 @@ func showEffect(k *kong.Context, e client.Effect) error {
 	}
 	if err := details(k.Stdout,
 		"effect", e.EffectID, "tool", e.Tool, "state", effectState(e), "damage", e.Damaged, "key", e.Key, "epoch", fmt.Sprint(e.Epoch),
-		"in doubt", e.InDoubt, "on doubt", e.OnDoubt, "settled by", e.SettledBy, "run", string(e.RunID), "call", string(e.CallID), "worker", e.Worker,
+		"in doubt", e.InDoubt, "on doubt", e.OnDoubt, "held by", e.HeldBy, "settled by", e.SettledBy, "run", string(e.RunID), "call", string(e.CallID), "worker", e.Worker,
 		"attempts", fmt.Sprint(e.Attempts), "begun", stamp(e.CreatedAt), "acted", stamp(e.ActedAt), "updated", stamp(e.UpdatedAt),
 		"arguments", pretty(e.Args), "result", pretty(e.Result), "error", failed, "receipts", pretty(e.Receipts),
 	); err != nil || e.State != events.CallUnknown {

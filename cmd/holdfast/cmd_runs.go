@@ -156,9 +156,15 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 	if r.Seq > 0 {
 		spent = fmt.Sprintf("%d model calls, %d tool calls, %d tokens", r.ModelCalls, r.ToolCalls, r.Tokens)
 	}
+	why := ""
+	if r.Status == events.StatusWaiting {
+		if w, err := api.Why(ctx, id); err == nil { // a courtesy beside the run
+			why = clean(w.Sentence)
+		}
+	}
 	return details(k.Stdout,
 		"run", string(r.RunID), "namespace", r.Namespace, r.Kind, joinWords(r.Name, shortDigest(string(r.Digest))),
-		"status", r.Status, "waiting", r.Waiting, "error", failed,
+		"status", r.Status, "waiting", r.Waiting, "why", why, "error", failed,
 		"started by", joinWords(from, parenthesis(r.Principal)), "parent", joinWords(string(r.ParentRunID), r.ParentItem),
 		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "journal", journalLength(r.Seq),
 		"accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
@@ -250,6 +256,7 @@ func (c *RunsListCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) 
 	if c.JSON {
 		return printJSON(k.Stdout, page)
 	}
+	tellStops(ctx, k.Stderr, api)
 	if len(page.Items) == 0 {
 		_, err := fmt.Fprintln(k.Stdout, "no runs; start one with \"holdfast runs start NAME\"")
 		return err

@@ -45,6 +45,7 @@ func (w welcome) print(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if api, err := client.New(client.Config{Server: w.server}); err == nil {
+		tellStops(ctx, &b, api)
 		w.start(ctx, api, &b)
 		w.webhook(ctx, api, &b)
 	}

@@ -46,6 +46,7 @@ func (p *process) addTools() {
 			Controls:  store,
 			Reader:    store,
 			Once:      store,
+			Stops:     store,
 			Tools:     toolDefinitions{catalog.New(pool)},
 			Listing:   toolDefinitions{catalog.New(pool)},
 			Offers:    &kind.Offers{Servers: servers, Bus: inbox.Requester(p.bus)},

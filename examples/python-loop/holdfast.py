@@ -89,7 +89,7 @@ class Holdfast:
                 raise InDoubt(answer["advice"])
             if answer["status"] == "proceed":
                 break
-            time.sleep(min(answer["retry_after"], 1))  # busy
+            time.sleep(min(answer["retry_after"], 1))  # busy, or held by a stop
         effect = "/v1/effects/" + answer["effect_id"]
         try:
             result = action(key)

@@ -60,7 +60,7 @@ once() {
       proceed) break ;;
       done) id=$(member id); return 0 ;;
       unknown) cat "$answer" >&2; exit 3 ;; # start it again when somebody has said what happened
-      *) sleep 1 ;;                         # busy
+      *) sleep 1 ;;                         # busy, held
     esac
   done
   effect=$(member effect_id) fence=$(member fence)

@@ -16,7 +16,7 @@ type Effect struct {
 	Namespace  string          `json:"namespace"`
 	Tool       string          `json:"tool"`
 	Key        string          `json:"key"`
-	State      string          `json:"state"` // intent, succeeded, failed, unknown, expired
+	State      string          `json:"state"` // intent, held, succeeded, failed, unknown, expired
 	Epoch      int64           `json:"epoch"`
 	RunID      events.RunID    `json:"run_id"`
 	CallID     events.CallID   `json:"call_id"`
@@ -25,6 +25,7 @@ type Effect struct {
 	Error      *events.Problem `json:"error,omitempty"`
 	InDoubt    string          `json:"in_doubt,omitempty"` // ask: a person is asked; fail: nobody is; probe: a lookup is to say
 	SettledBy  string          `json:"settled_by,omitempty"`
+	HeldBy     string          `json:"held_by,omitempty"`  // with held: the id of the stop
 	OnDoubt    string          `json:"on_doubt,omitempty"` // of a program's act: its policy
 	Damaged    string          `json:"damaged,omitempty"`  // why the stored record cannot be understood
 	Worker     string          `json:"worker,omitempty"`
@@ -40,7 +41,7 @@ type Effect struct {
 // EffectFilter narrows a list of effects. Empty fields do not narrow.
 type EffectFilter struct {
 	State, Tool string
-	Run         events.RunID
+	Run         events.RunID // and all runs that it started
 }
 
 // Effects lists the ledger, newest first.

@@ -131,7 +131,7 @@ func (c *Client) Once(ctx context.Context, key string, fn func(context.Context, 
 
 // OnceAct is Once with arguments, a policy and a lease.
 //
-// It waits while another process acts under the key, until ctx ends. fn's value
+// It waits while another process acts under the key, or a stop holds it, until ctx ends. fn's value
 // is encoded to JSON and recorded. When fn returns NotHappened the key is free
 // again and the error is returned; after any other error nobody knows whether it
 // happened: it is returned, and the ledger follows the policy once the lease is
@@ -166,7 +166,7 @@ func (c *Client) OnceAct(ctx context.Context, a Act, fn func(context.Context, Fe
 			return Result{JSON: out.Result, Stored: true}, nil
 		case "unknown":
 			return Result{}, &OnceError{Err: ErrInDoubt, Key: a.Key, EffectID: out.EffectID, Detail: out.Advice}
-		case "busy":
+		case "busy", "held":
 		default:
 			return Result{}, fmt.Errorf("once %q: the server answered %q, which this version does not know", a.Key, out.Status)
 		}
@@ -174,7 +174,7 @@ func (c *Client) OnceAct(ctx context.Context, a Act, fn func(context.Context, Fe
 		wait := min(time.Duration(out.RetryAfter*float64(time.Second)), 100*time.Millisecond<<min(try, 5))
 		select {
 		case <-ctx.Done():
-			return Result{}, fmt.Errorf("once %q: %s is acting: %w", a.Key, out.Holder, context.Cause(ctx))
+			return Result{}, fmt.Errorf("once %q: %s: %w", a.Key, cmp.Or(out.Advice, out.Holder+" is acting"), context.Cause(ctx))
 		case <-time.After(wait/2 + randv2.N(wait/2+time.Millisecond)):
 		}
 	}

@@ -15,8 +15,23 @@ type Situation struct {
 	Run       Run
 	Pending   []Pending
 	Approvals []Approval // open ones of this run
+	Held      []Held     // calls of this run that a stop holds
 	Workers   []Worker   // of runner and tools
 	Now       time.Time  // by the database's clock
+}
+
+// Held is a call that waits because of a stop.
+type Held struct {
+	CallID events.CallID
+	Stop   string // its id
+	By     string
+	Note   string
+	Since  time.Time
+}
+
+// String says whose stop it is, since when and why.
+func (h Held) String() string {
+	return fmt.Sprintf("held by the stop of %s since %s: %s", h.By, at(h.Since), h.Note)
 }
 
 // Reason is the answer to "what does this run wait for?".
@@ -118,7 +133,9 @@ func (s Situation) waits() []Wait {
 			if p.Probed {
 				w.Phrase += fmt.Sprintf(": looking whether it happened, next at %s", at(p.NextLook))
 			}
-			if !s.alive("tools") {
+			if h, ok := s.held(p); ok {
+				w.Phrase += ", " + h.String()
+			} else if !s.alive("tools") {
 				w.Phrase += ", no tools worker is alive"
 			}
 			out = append(out, w)
@@ -151,6 +168,15 @@ func (s Situation) waits() []Wait {
 		return a.Since.Compare(b.Since)
 	})
 	return out
+}
+
+func (s Situation) held(p Pending) (Held, bool) {
+	for _, h := range s.Held {
+		if p.Item == "call/"+string(h.CallID) {
+			return h, true
+		}
+	}
+	return Held{}, false
 }
 
 func rank(kind string) int {

@@ -29,6 +29,7 @@ type intent struct {
 	Begin
 	live  bool // From is an open intent
 	claim Claim
+	sent  time.Time // when the intent was asked for
 	until time.Time // of this process's clock: no act starts later
 }
 
@@ -101,12 +102,14 @@ func (s *Service) commitIntent(ctx context.Context, j *job, in *intent) error {
 		s.attempts.idle(b.AttemptID) // it may be committed, it has not acted
 		return fmt.Errorf("commit intent of call %s: %w", j.c.CallID, err)
 	}
-	if began.Gate != GateOpen || began.Lost {
+	if began.Gate != GateOpen || began.Lost || began.Held != "" {
 		s.attempts.forget(b.AttemptID)
 	}
 	switch {
 	case began.Gate != GateOpen:
 		return &gateError{began.Gate}
+	case began.Held != "":
+		return &heldError{began.Held}
 	case began.Lost && in.Takeover:
 		return fault.RetryAfter(otherHoldsNak, fmt.Errorf("call %s: its owner cannot be judged yet", j.c.CallID))
 	case began.Lost:
@@ -118,12 +121,12 @@ func (s *Service) commitIntent(ctx context.Context, j *job, in *intent) error {
 		Epoch: began.Epoch, AttemptID: b.AttemptID, Worker: s.worker,
 		Attempts: b.From.Attempts + 1, Doubted: b.Doubted,
 	}
-	in.until = sent.Add(b.Lease)
+	in.sent, in.until = sent, sent.Add(b.Lease)
 	return nil
 }
 
 // ensure returns when this handler may act: its beat is fresh, the claim is its
-// own and the lease runs. A lease that ran out here is renewed, because this
+// own, the lease runs and no stop has come since the intent. A lease that ran out here is renewed, because this
 // process knows that it has not acted.
 func (s *Service) ensure(ctx context.Context, j *job, in *intent) error {
 	for {
@@ -139,10 +142,14 @@ func (s *Service) ensure(ctx context.Context, j *job, in *intent) error {
 				return fault.ErrLost
 			}
 		}
-		if s.now().Before(in.until) {
+		stopped, err := s.stopped(ctx, j, in)
+		if err != nil {
+			return err
+		}
+		if !stopped && s.now().Before(in.until) {
 			return nil
 		}
-		j.log.InfoContext(ctx, "lease ran out before the act, renewed", telemetry.KeyEpoch, in.claim.Epoch)
+		j.log.InfoContext(ctx, "lease ran out before the act or a stop came, intent renewed", telemetry.KeyEpoch, in.claim.Epoch)
 		in.From, in.Takeover, in.live = in.claim, false, true
 		in.From.Attempts-- // nothing was tried
 		if err := s.commitIntent(ctx, j, in); err != nil {
@@ -151,8 +158,13 @@ func (s *Service) ensure(ctx context.Context, j *job, in *intent) error {
 	}
 }
 
-// gated answers a call whose yes does not hold. Other errors pass.
+// gated answers a call whose yes does not hold, and leaves one alone that a stop
+// holds: its row waits. Other errors pass.
 func (s *Service) gated(ctx context.Context, j *job, in *intent, err error) error {
+	if h, ok := errors.AsType[*heldError](err); ok {
+		j.log.InfoContext(ctx, "write held", "stop", h.stop, "effect_id", in.EffectID)
+		return nil
+	}
 	g, ok := errors.AsType[*gateError](err)
 	if !ok {
 		return err

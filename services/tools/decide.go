@@ -164,6 +164,9 @@ func decideIntent(s State, p Plan, mine bool, self string, own func(string) Own)
 		if !mine {
 			return Decision{Do: DoAttach}
 		}
+		if s.Effect.Held() {
+			return Decision{Do: DoRest} // a sweep sends it again when the stop ends
+		}
 		d := beginWhenDue(s, claim)
 		d.Doubted, d.Live = claim.Doubted, true
 		return d

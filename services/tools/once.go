@@ -50,6 +50,7 @@ const (
 	OnceDone    = "done"    // it happened; the result is stored
 	OnceBusy    = "busy"    // another holder may be acting
 	OnceUnknown = "unknown" // it may have happened
+	OnceHeld    = "held"    // a stop forbids acts: ask again
 )
 
 // OnceAnswer is the answer to a begin.
@@ -57,8 +58,8 @@ type OnceAnswer struct {
 	Status     string
 	Effect     Effect        // Claim.Epoch is the fence
 	LeaseLeft  time.Duration // with OnceProceed, by the database's clock
-	RetryAfter time.Duration // with OnceBusy
-	Advice     string        // with OnceUnknown: what to do
+	RetryAfter time.Duration // with OnceBusy and OnceHeld
+	Advice     string        // with OnceUnknown: what to do; with OnceHeld: whose stop
 }
 
 // NotTaken says that a program's request is not taken, and nothing was changed
@@ -81,7 +82,8 @@ type OnceStore interface {
 	// LoadOnce returns the effect of a key, nil when it was never used, and the
 	// database's clock.
 	LoadOnce(ctx context.Context, namespace, tool, key string) (*Effect, time.Time, error)
-	// TakeOnce opens the next epoch; nil when from is no longer how it stands.
+	// TakeOnce opens the next epoch; nil when from is no longer how it stands, or
+	// a stop forbids it.
 	TakeOnce(ctx context.Context, o Once, digest events.Digest, from *Effect, doubted bool) (*Effect, error)
 	// LapseOnce marks an intent unknown whose lease is over, if it still is.
 	LapseOnce(ctx context.Context, id string, epoch int64, inDoubt string, why *events.Problem) (bool, error)
@@ -181,6 +183,9 @@ func (s *Service) BeginOnce(ctx context.Context, o Once) (OnceAnswer, error) {
 				s.log.InfoContext(ctx, "a program begins an act", "effect_id", e.ID, telemetry.KeyTool, o.Tool, telemetry.KeyEpoch, e.Claim.Epoch)
 				return OnceAnswer{Status: OnceProceed, Effect: *e, LeaseLeft: o.Lease}, nil
 			}
+			if held, err := s.onceHeld(ctx, o); held != nil || err != nil {
+				return orZero(held), err
+			}
 		case d.Lapse:
 			ok, err := s.once.LapseOnce(ctx, e.ID, e.Claim.Epoch, d.InDoubt, lapsed())
 			if err != nil {
@@ -190,6 +195,11 @@ func (s *Service) BeginOnce(ctx context.Context, o Once) (OnceAnswer, error) {
 				s.log.WarnContext(ctx, "effect of a program in doubt", "effect_id", e.ID, telemetry.KeyEpoch, e.Claim.Epoch, "policy", d.InDoubt)
 			}
 		default:
+			if d.Answer.Status == OnceProceed { // a fence that was given before the stop
+				if held, err := s.onceHeld(ctx, o); held != nil || err != nil {
+					return orZero(held), err
+				}
+			}
 			return d.Answer, nil
 		}
 	}

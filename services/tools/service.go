@@ -67,6 +67,7 @@ type Deps struct {
 	Controls Controls
 	Reader   Reader
 	Once     OnceStore // nil: the ledger serves no programs
+	Stops    StopStore
 	Tools    Definitions
 	// Listing finds tools by name and Offers asks what can be imported; nil: this
 	// process does neither.
@@ -92,6 +93,7 @@ type Service struct {
 	controls   Controls
 	reader     Reader
 	once       OnceStore
+	stops      StopStore
 	retention  time.Duration
 	tools      Definitions
 	listing    Listing
@@ -132,7 +134,7 @@ func New(c Config, d Deps) (*Service, error) {
 	}
 	return &Service{
 		worker: c.Worker, pools: c.Pools, slots: c.Slots, sweepEvery: c.SweepEvery,
-		store: d.Store, controls: d.Controls, reader: d.Reader, once: d.Once, retention: c.KeyRetention, tools: d.Tools, listing: d.Listing, offers: d.Offers, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
+		store: d.Store, controls: d.Controls, reader: d.Reader, once: d.Once, stops: d.Stops, retention: c.KeyRetention, tools: d.Tools, listing: d.Listing, offers: d.Offers, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
 		heart: d.Heart, consume: d.Consume, kick: d.Kick, log: d.Log, now: time.Now, attempts: newAttempts(),
 	}, nil
 }

@@ -84,6 +84,7 @@ type Effect struct {
 	Error      *events.Problem
 	SettledBy  string
 	OnDoubt    string          // policy of a program's act; empty for tool calls
+	HeldBy     string          // of an intent: the stop that it waits for
 	Damaged    string          // why the stored record cannot be understood
 	ProbeSince time.Time       // when it came in doubt, with DoubtProbe
 	Probes     int             // lookups since then that decided nothing
@@ -92,6 +93,9 @@ type Effect struct {
 	UpdatedAt  time.Time
 	ActedAt    time.Time
 }
+
+// Held reports whether a stop keeps the effect from being tried.
+func (e Effect) Held() bool { return e.State == EffectIntent && e.HeldBy != "" }
 
 // Open reports whether the effect is in doubt and nobody has settled it.
 func (e Effect) Open() bool { return e.State == EffectUnknown && e.SettledBy == "" }

@@ -37,6 +37,9 @@ type Store interface {
 	Close(ctx context.Context, c Close) ([]Call, bool, error)
 	// Holds reports whether the attempt still owns its claim.
 	Holds(ctx context.Context, a Attempt) (bool, error)
+	// Standing returns the oldest standing stop that forbids a write of a tool
+	// in a run, nil when none does. What Begin commits looks by itself.
+	Standing(ctx context.Context, namespace, tool string, run events.RunID) (*Stop, error)
 	// Finish records an attempt's outcome and returns the calls that it
 	// answers. False when a newer epoch owns the claim: the receipt is kept as
 	// late. ErrUnstorable when Postgres refuses the values themselves.
@@ -45,7 +48,8 @@ type Store interface {
 	// answered call of that effect.
 	Answered(ctx context.Context, id events.CallID) ([]Call, error)
 	// Due takes up to limit calls whose next attempt nobody has begun, and
-	// hides them from other sweeps for a while.
+	// hides them from other sweeps for a while. Effects are among them that a
+	// stop held which has ended.
 	Due(ctx context.Context, limit int) ([]Call, error)
 	Probes
 }
@@ -87,8 +91,10 @@ const (
 
 // Began is the result of a Begin.
 type Began struct {
-	Gate  Gate
-	Lost  bool // the claim has changed, or the call was answered meanwhile
+	Gate Gate
+	Lost bool // the claim has changed, or the call was answered meanwhile
+	// Held names the stop that the effect waits for; no intent is committed.
+	Held  string
 	Epoch int64
 }
 

@@ -33,6 +33,12 @@ SELECT ` + approvalColumns + `
  WHERE namespace = $1 AND state = 'pending'
  ORDER BY created_at, approval_id LIMIT $2`
 
+const heldOfRun = `
+SELECT call_id, stop_id, principal, note, since
+  FROM tools.v_held
+ WHERE run_id = $1 AND namespace = $2 AND ended_at IS NULL
+ ORDER BY call_id LIMIT 1000`
+
 // A worker that stopped has the beat '-infinity', which has no age.
 const workers = `
 SELECT service, name, extract(epoch FROM clock_timestamp() - beat)::float8, started_at
@@ -57,6 +63,10 @@ func (s *Store) Situation(ctx context.Context, namespace string, id events.RunID
 	})
 	b.Queue(approvalsOfRun, id, namespace).Query(func(rows pgx.Rows) (err error) {
 		out.Approvals, err = pgx.CollectRows(rows, scanApproval)
+		return err
+	})
+	b.Queue(heldOfRun, id, namespace).Query(func(rows pgx.Rows) (err error) {
+		out.Held, err = pgx.CollectRows(rows, pgx.RowToStructByPos[console.Held])
 		return err
 	})
 	b.Queue(workers).Query(func(rows pgx.Rows) (err error) {

@@ -22,6 +22,7 @@ func Register(d *door.Door, s *tools.Service) {
 	a := api{service: s}
 	registerOnce(d, a)
 	registerTools(d, a)
+	registerStops(d, a)
 	tags := []string{"effects"}
 	door.Register(d, huma.Operation{
 		Method: http.MethodGet, Path: "/v1/effects", Tags: tags, OperationID: "list-effects",
@@ -49,9 +50,9 @@ type api struct{ service *tools.Service }
 
 type listInput struct {
 	door.PageInput
-	State string `query:"state" enum:"intent,succeeded,failed,unknown,expired"`
+	State string `query:"state" enum:"intent,held,succeeded,failed,unknown,expired"`
 	Tool  string `query:"tool" maxLength:"120" doc:"name of a tool; program/<name> for what programs do"`
-	Run   string `query:"run" doc:"id of a run; also effects that another run opened and this one shares"`
+	Run   string `query:"run" doc:"id of a run: what it and all runs that it started changed; also effects that another run opened and one of these shares"`
 }
 
 type listOutput struct{ Body door.Page[Effect] }

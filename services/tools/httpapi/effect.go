@@ -13,7 +13,7 @@ type Effect struct {
 	Namespace   string          `json:"namespace"`
 	Tool        string          `json:"tool"`
 	Key         string          `json:"key" doc:"what the other side gets as Idempotency-Key"`
-	State       string          `json:"state" enum:"intent,succeeded,failed,unknown,expired" doc:"failed: it surely did not happen; unknown: it may have happened; expired: the key is used up, what was done is forgotten"`
+	State       string          `json:"state" enum:"intent,held,succeeded,failed,unknown,expired" doc:"held: a stop keeps it from being tried; failed: it surely did not happen; unknown: it may have happened; expired: the key is used up, what was done is forgotten"`
 	Epoch       int64           `json:"epoch"`
 	RunID       string          `json:"run_id" doc:"of the call that opened it"`
 	CallID      string          `json:"call_id"`
@@ -22,6 +22,7 @@ type Effect struct {
 	Error       *EffectError    `json:"error,omitempty"`
 	InDoubt     string          `json:"in_doubt,omitempty" enum:"ask,fail,probe" doc:"ask: a person is asked; fail: nobody is; probe: a lookup is to say, at next_attempt_at"`
 	SettledBy   string          `json:"settled_by,omitempty" doc:"who said what became of it"`
+	HeldBy      string          `json:"held_by,omitempty" doc:"with held: the id of the stop"`
 	OnDoubt     string          `json:"on_doubt,omitempty" enum:"ask,retry,fail" doc:"of a program's act: its policy"`
 	Damaged     string          `json:"damaged,omitempty" doc:"why the stored record cannot be understood; it is neither done nor free"`
 	Worker      string          `json:"worker,omitempty" doc:"who acts, or acted last; of a program the holder"`
@@ -48,6 +49,9 @@ func show(e tools.Effect) Effect {
 		CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt, ActedAt: e.ActedAt, Receipts: e.Receipts,
 	}
 	out.OnDoubt, out.Damaged = e.OnDoubt, e.Damaged
+	if e.Held() {
+		out.State, out.HeldBy, out.NextAttempt = tools.EffectHeld, e.HeldBy, time.Time{}
+	}
 	if out.Damaged != "" {
 		out.Result = nil // it may not even be JSON
 	}

@@ -24,7 +24,7 @@ func registerOnce(d *door.Door, a api) {
 	d.RawOperation(huma.Operation{
 		Method: http.MethodPost, Path: "/v1/effects", Tags: tags, OperationID: "begin-effect",
 		Summary: "Ask whether to act under a key",
-		Description: "proceed: act now and record the outcome under the fence. done: it happened, here is its result. busy: another holder may be acting, come back. " +
+		Description: "proceed: act now and record the outcome under the fence. done: it happened, here is its result. busy: another holder may be acting, come back. held: a stop forbids it, come back. " +
 			"unknown: it may have happened; advice says what to do. The same holder gets the same fence again while its lease holds, so a lost answer costs nothing; " +
 			"a program that may have acted comes as another holder. 409 key_mismatch, expired_key and damaged: never under this key.",
 		MaxBodyBytes: door.OwnBody,
@@ -66,17 +66,17 @@ type onceBody struct {
 }
 
 type onceAnswer struct {
-	Status     string          `json:"status" enum:"proceed,done,busy,unknown"`
-	EffectID   string          `json:"effect_id"`
+	Status     string          `json:"status" enum:"proceed,done,busy,unknown,held"`
+	EffectID   string          `json:"effect_id" doc:"empty with held"`
 	Key        string          `json:"key"`
 	Fence      int64           `json:"fence,omitempty" doc:"with proceed: the epoch in which to act and record"`
 	LeaseUntil time.Time       `json:"lease_until,omitzero" doc:"with proceed: by the database's clock"`
 	LeaseMs    int64           `json:"lease_ms,omitempty" doc:"with proceed: what is left of the lease when the answer was made"`
 	Result     json.RawMessage `json:"result,omitempty" doc:"with done: what was recorded"`
 	Holder     string          `json:"holder,omitempty" doc:"with busy: who may be acting"`
-	RetryAfter float64         `json:"retry_after,omitempty" doc:"with busy: seconds until it is worth asking again"`
+	RetryAfter float64         `json:"retry_after,omitempty" doc:"with busy and held: seconds until it is worth asking again"`
 	InDoubt    string          `json:"in_doubt,omitempty" doc:"with unknown: ask or fail"`
-	Advice     string          `json:"advice,omitempty" doc:"with unknown: what to do"`
+	Advice     string          `json:"advice,omitempty" doc:"with unknown: what to do; with held: whose stop it is"`
 }
 
 // begin answers POST /v1/effects.
@@ -96,7 +96,7 @@ func (a api) begin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return onceProblem("", err)
 	}
-	if out.Status == tools.OnceBusy {
+	if out.Status == tools.OnceBusy || out.Status == tools.OnceHeld {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(out.RetryAfter.Seconds()))))
 	}
 	door.AnswerJSON(w, r, http.StatusOK, showOnce(out))
@@ -113,6 +113,8 @@ func showOnce(o tools.OnceAnswer) onceAnswer {
 		out.Result = e.Result
 	case tools.OnceBusy:
 		out.Holder, out.RetryAfter = e.Claim.Worker, float64(o.RetryAfter.Milliseconds())/1000
+	case tools.OnceHeld:
+		out.RetryAfter, out.Advice = float64(o.RetryAfter.Milliseconds())/1000, o.Advice
 	case tools.OnceUnknown:
 		out.InDoubt, out.Advice = e.InDoubt, o.Advice
 	}

@@ -39,7 +39,7 @@ func newLedger(t testing.TB) *ledger {
 	db := pgtest.New(t)
 	store := postgres.New(db.Open(t, "holdfast_tools"))
 	svc, err := tools.New(tools.Config{Worker: "w"}, tools.Deps{
-		Store: store, Controls: store, Reader: store, Once: store, Log: slog.New(slog.DiscardHandler),
+		Store: store, Controls: store, Reader: store, Once: store, Stops: store, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -33,27 +33,35 @@ const gateSQL = `gate AS MATERIALIZED (
 		 WHERE r.approval_id = $3::text AND r.call_id = $4::text AND r.namespace = $6::text
 		   AND r.kind = 'action' AND r.decision = 'approved' AND r.unused_at IS NULL), 'missing') END AS says)`
 
-// beginEffectSQL commits the intent. A key that was used before is taken only
+// stopSQL looks at the stops in the statement that commits the intent, so that no
+// replica needs to hear of one.
+var stopSQL = `stop AS MATERIALIZED (` + standingOf(`s.stop_id`, `$6`, `$8`, `$10`) + `)`
+
+// beginEffectSQL commits the intent, or, when a stop stands, an intent without an
+// attempt that waits for its end. A key that was used before is taken only
 // from the claim that the decision saw ($16 epoch, $17 attempt).
-const beginEffectSQL = `
-WITH ` + gateSQL + `, effect AS (
+var beginEffectSQL = `
+WITH ` + gateSQL + `, ` + stopSQL + `, effect AS (
 	INSERT INTO tools.effects AS e (effect_id, namespace, tool, key, state, epoch, call_id, run_id, args, args_digest,
-		attempt_id, worker, lease_until, attempts, doubted)
+		attempt_id, worker, lease_until, attempts, doubted, held_by, next_attempt_at)
 	SELECT $7::text, $6::text, $8::text, $9::text, 'intent', 1, $4::text, $10::text, $11::text::json, $12::text,
-		$13::text, $1::text, clock_timestamp() + $14::bigint * interval '1 millisecond', $15::int, $18::bool
-	  FROM gate WHERE says = 'open' AND ($16::bigint = 0 OR EXISTS (SELECT 1 FROM tools.effects x WHERE x.effect_id = $7::text))
+		CASE WHEN stop_id IS NULL THEN $13::text END, CASE WHEN stop_id IS NULL THEN $1::text END,
+		CASE WHEN stop_id IS NULL THEN clock_timestamp() + $14::bigint * interval '1 millisecond' END,
+		$15::int - (stop_id IS NOT NULL)::int, $18::bool, stop_id, CASE WHEN stop_id IS NOT NULL THEN clock_timestamp() END
+	  FROM gate LEFT JOIN stop ON true WHERE says = 'open' AND ($16::bigint = 0 OR EXISTS (SELECT 1 FROM tools.effects x WHERE x.effect_id = $7::text))
 	ON CONFLICT (namespace, tool, key) DO UPDATE SET
 		state = 'intent', epoch = e.epoch + 1, attempt_id = excluded.attempt_id, worker = excluded.worker,
 		lease_until = excluded.lease_until, attempts = excluded.attempts, doubted = excluded.doubted,
 		call_id = CASE WHEN e.state = 'failed' THEN excluded.call_id ELSE e.call_id END,
 		run_id = CASE WHEN e.state = 'failed' THEN excluded.run_id ELSE e.run_id END,
-		next_attempt_at = NULL, wake_at = NULL, in_doubt = NULL, result = NULL, error = NULL, settled_by = NULL,
+		held_by = excluded.held_by, next_attempt_at = excluded.next_attempt_at,
+		wake_at = NULL, in_doubt = NULL, result = NULL, error = NULL, settled_by = NULL,
 		updated_at = clock_timestamp()
 	WHERE e.epoch = $16::bigint AND coalesce(e.attempt_id, '') = $17::text AND e.args_digest = excluded.args_digest
 	  AND e.state IN ('intent', 'failed')
 	  AND (NOT $19::bool OR (e.` + ownerDeadHead + `e` + ownerDeadTail + `))
-	RETURNING e.epoch)
-SELECT gate.says, effect.epoch FROM gate LEFT JOIN effect ON true`
+	RETURNING e.epoch, e.held_by)
+SELECT gate.says, effect.epoch, coalesce(effect.held_by, '') FROM gate LEFT JOIN effect ON true`
 
 // openCallSQL makes or keeps the call's row, while it is open, and says that an
 // act begins.
@@ -110,7 +118,7 @@ func (s *Store) beginEffect(ctx context.Context, b tools.Begin) (tools.Began, er
 		err := tx.QueryRow(ctx, beginEffectSQL, b.Worker, b.Gated, approvalID(b.Call), string(b.Call.ID), string(b.Bind),
 			b.Call.Namespace, b.EffectID, b.Call.Tool, b.Call.Key, string(b.Call.RunID), string(b.Call.Args), string(b.Call.ArgsDigest),
 			b.AttemptID, b.Lease.Milliseconds(), b.From.Attempts+1, b.From.Epoch, b.From.AttemptID, b.Doubted, b.Takeover,
-		).Scan(&began.Gate, &epoch)
+		).Scan(&began.Gate, &epoch, &began.Held)
 		if err != nil {
 			return err
 		}
@@ -118,15 +126,19 @@ func (s *Store) beginEffect(ctx context.Context, b tools.Begin) (tools.Began, er
 			return errGuard
 		}
 		began.Epoch = *epoch
-		ok, err := openCall(ctx, tx, b.Call, b.EffectID, true)
+		ok, err := openCall(ctx, tx, b.Call, b.EffectID, began.Held == "")
 		if err == nil && !ok {
 			return errGuard
+		}
+		if err == nil && began.Held != "" {
+			_, err = tx.Exec(ctx, releaseCallSQL, string(b.Call.ID), b.Doubted)
 		}
 		return err
 	})
 	if !errors.Is(err, errGuard) {
 		return began, err
 	}
+	began.Held = "" // rolled back
 	return s.mineAlready(ctx, began, holdsAttemptSQL, b.EffectID, b.AttemptID)
 }
 

@@ -246,6 +246,9 @@ RETURNING ` + callColumns
 
 // Due implements tools.Store.
 func (s *Store) Due(ctx context.Context, limit int) ([]tools.Call, error) {
+	if _, err := s.pool.Exec(ctx, releaseSQL, limit); err != nil {
+		return nil, err
+	}
 	effects, err := calls(s.pool.Query(ctx, dueSQL, limit))
 	if err != nil {
 		return nil, err

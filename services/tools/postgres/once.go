@@ -19,18 +19,20 @@ const onceGrace = `interval '2 s'`
 
 const clockSQL = `SELECT clock_timestamp()`
 
-// openOnceSQL takes a key that was never used.
-const openOnceSQL = `
+// openOnceSQL takes a key that was never used, unless a stop stands.
+var openOnceSQL = `
 INSERT INTO tools.effects AS e (effect_id, namespace, tool, key, state, epoch, call_id, run_id, args, args_digest,
 	attempt_id, worker, lease_until, attempts, on_doubt)
-VALUES ($1, $2, $3, $4, 'intent', 1, '', $5, $6::text::json, $7, 'f1', $8, clock_timestamp() + $9::bigint * interval '1 millisecond', 1, $10)
+SELECT $1::text, $2::text, $3::text, $4::text, 'intent', 1, '', $5::text, $6::text::json, $7::text, 'f1', $8::text,
+	clock_timestamp() + $9::bigint * interval '1 millisecond', 1, $10::text
+ WHERE NOT EXISTS (` + standingOf(`1`, `$2`, `$3`, `$5`) + `)
 ON CONFLICT (namespace, tool, key) DO NOTHING
 RETURNING ` + effectColumns
 
 // takeOnceSQL opens the next epoch of a key: after an act that surely did not
 // happen, or, when both policies say retry, after one that may have. $2 is the
 // epoch and $3 the state that the decision saw.
-const takeOnceSQL = `
+var takeOnceSQL = `
 UPDATE tools.effects e SET state = 'intent', epoch = e.epoch + 1, attempt_id = 'f' || (e.epoch + 1), worker = $4,
 	lease_until = clock_timestamp() + $5::bigint * interval '1 millisecond',
 	attempts = CASE WHEN e.state = 'failed' THEN 1 ELSE e.attempts + 1 END, doubted = $6, on_doubt = $7, run_id = $8,
@@ -40,6 +42,7 @@ WHERE e.effect_id = $1 AND e.epoch = $2 AND e.state = $3 AND e.on_doubt IS NOT N
   AND (e.state = 'failed'
        OR (e.on_doubt = 'retry' AND $7 = 'retry' AND e.settled_by IS NULL
            AND (e.state = 'unknown' OR (e.state = 'intent' AND e.lease_until + ` + onceGrace + ` < clock_timestamp()))))
+  AND NOT EXISTS (` + standingOf(`1`, `e.namespace`, `e.tool`, `$8`) + `)
 RETURNING ` + effectColumns
 
 // lapseOnceSQL gives an act up whose lease is over.

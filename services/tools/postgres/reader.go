@@ -12,12 +12,19 @@ const getEffectSQL = `SELECT ` + effectColumns + ` FROM tools.effects e WHERE e.
 
 const receiptsOfSQL = `SELECT receipts::text FROM tools.v_effects WHERE namespace = $1 AND effect_id = $2`
 
-// listEffectsSQL lists doubts that nobody has settled first, then the newest.
-const listEffectsSQL = `SELECT ` + effectColumns + `
+// listEffectsSQL lists doubts that nobody has settled first, then the newest. Of a
+// run it lists what the run and all that it started did.
+const listEffectsSQL = `
+WITH RECURSIVE tree AS (
+	SELECT $4::text AS run_id WHERE $4 <> ''
+	 UNION SELECT r.run_id FROM runner.v_runs r JOIN tree t ON r.parent_run_id = t.run_id WHERE r.namespace = $1
+)
+SELECT ` + effectColumns + `
   FROM tools.effects e
  WHERE e.namespace = $1
-   AND ($2 = '' OR e.state = $2) AND ($3 = '' OR e.tool = $3)
-   AND ($4 = '' OR EXISTS (SELECT 1 FROM tools.calls c WHERE c.run_id = $4 AND c.effect_id = e.effect_id) OR (e.on_doubt IS NOT NULL AND e.run_id = $4))
+   AND ($2 = '' OR CASE WHEN e.state = 'intent' AND e.held_by IS NOT NULL THEN 'held' ELSE e.state END = $2) AND ($3 = '' OR e.tool = $3)
+   AND ($4 = '' OR e.effect_id IN (SELECT c.effect_id FROM tools.calls c JOIN tree USING (run_id) WHERE c.effect_id IS NOT NULL)
+        OR (e.on_doubt IS NOT NULL AND e.run_id IN (SELECT run_id FROM tree)))
    AND (NOT $5::bool OR ((e.state = 'unknown' AND e.settled_by IS NULL), e.created_at, e.effect_id) < ($6::bool, $7::timestamptz, $8::text))
  ORDER BY (e.state = 'unknown' AND e.settled_by IS NULL) DESC, e.created_at DESC, e.effect_id DESC
  LIMIT $9`
