@@ -141,7 +141,7 @@ spec:
   inDoubt:
     probe:
       http: {url: "${env.HOLDFAST_TOOL_OUTSIDE}/seen/${args.n}"}
-      happened: answer.body.count > 0
+      happened: answer.status == 200 && answer.body.count > 0
       after: 100ms
       every: 100ms
       giveUpAfter: 500ms

@@ -50,7 +50,7 @@ func (h *HTTP) Act(ctx context.Context, r tools.Request) tools.Outcome {
 	receipt.ContentType = scrub.text(clean(resp.Header.Get("Content-Type"), 200))
 	receipt.RequestID = scrub.text(clean(requestID(resp.Header), 200))
 	o := statusOutcome(resp, read, scrub)
-	if r.Look && o.Verdict == tools.Refused && resp.Broken == nil { // "there is none" is an answer too
+	if r.Look && o.Verdict == tools.Refused && resp.Broken == nil && resp.Status < 500 { // "there is none" is an answer too
 		o.Verdict, o.Result = tools.Happened, result(resp, scrub)
 	}
 	o.Receipt = receipt
