@@ -168,7 +168,8 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		"started by", joinWords(from, parenthesis(r.Principal)), "parent", joinWords(string(r.ParentRunID), r.ParentItem),
 		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "journal", journalLength(r.Seq),
 		"accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
-		"input", pretty(r.Input), "output", pretty(r.Output))
+		"input", pretty(r.Input), "output", pretty(r.Output),
+		"artifacts", artifactLines(ctx, api, id))
 }
 
 func (c *RunsGetCmd) journal(ctx context.Context, w io.Writer, api *client.Client, id events.RunID) error {

@@ -24,6 +24,15 @@ type HTTP struct {
 	Secrets map[string]SecretRef `json:"secrets,omitempty"`
 	// IdempotencyHeader carries the key of the action; default Idempotency-Key.
 	IdempotencyHeader string `json:"idempotencyHeader"`
+	// Output is what the model reads of a success, over ${status}, ${headers...}
+	// and ${body...}; default the answer.
+	Output *Template `json:"output,omitempty"`
+	// Success is a condition over status, headers and body: true says that it
+	// happened, false on a 2xx that it surely did not. Default: every 2xx.
+	Success *Condition `json:"success,omitempty"`
+	Retry   *HTTPRetry `json:"retry,omitempty"`
+	// Artifact says where the thing is that a success made elsewhere.
+	Artifact *HTTPArtifact `json:"artifact,omitempty"`
 }
 
 var (
@@ -40,6 +49,9 @@ func (h *HTTP) fill(effect string) {
 	}
 	if h.Body == nil && h.hasBody() {
 		h.Body = mustTemplate(`"${args}"`)
+	}
+	if h.Retry != nil {
+		h.Retry.fill()
 	}
 	if h.IdempotencyHeader == "" {
 		h.IdempotencyHeader = "Idempotency-Key"
@@ -89,6 +101,7 @@ func (h *HTTP) check(d *decoder, s spot) {
 			d.fail(s.at("secrets", name), "%q cannot be used in ${secret...}: use letters, digits, _ and -", shorten(name))
 		}
 	}
+	h.checkAnswer(d, s)
 	for _, t := range h.templates() {
 		if t != h.URL && !h.inQuery(t) {
 			d.roots(t, "args", "env", "secret")

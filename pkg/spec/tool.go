@@ -20,6 +20,9 @@ var Builtins = []string{BuiltinFetchPage}
 // DefaultPool is the worker pool of a tool that names none.
 const DefaultPool = "default"
 
+// MaxToolOutput is the most that a model reads of one answer.
+const MaxToolOutput = 256 << 10
+
 // Tool is something an agent's model may call.
 type Tool struct {
 	Metadata    `json:"-"`
@@ -38,9 +41,12 @@ type Tool struct {
 	ApprovalValidFor     Duration `json:"approvalValidFor"`
 	// Timeout bounds one attempt; default 30 s.
 	Timeout Duration `json:"timeout"`
-	Pool    string   `json:"pool"` // default DefaultPool
-	HTTP    *HTTP    `json:"http,omitempty"`
-	Builtin string   `json:"builtin,omitempty"` // exactly one of HTTP, Builtin, Signal, MCP and NATS
+	// MaxOutput bounds what the model reads of one answer, 256 bytes to 256 KiB;
+	// default what the kind of tool reads at most. The rest is an artifact.
+	MaxOutput Size   `json:"maxOutput,omitempty"`
+	Pool      string `json:"pool"` // default DefaultPool
+	HTTP      *HTTP  `json:"http,omitempty"`
+	Builtin   string `json:"builtin,omitempty"` // exactly one of HTTP, Builtin, Signal, MCP and NATS
 	// Signal makes a call wait for a signal; the runner answers it.
 	Signal *SignalWait `json:"signal,omitempty"`
 	MCP    *MCP        `json:"mcp,omitempty"`
@@ -106,6 +112,9 @@ func (t *Tool) check(d *decoder, s spot) {
 	d.within(s.at("approvalExpiresAfter"), t.ApprovalExpiresAfter, time.Second, 90*24*time.Hour)
 	d.within(s.at("approvalValidFor"), t.ApprovalValidFor, time.Second, 90*24*time.Hour)
 	d.within(s.at("timeout"), t.Timeout, 100*time.Millisecond, 15*time.Minute)
+	if t.MaxOutput != 0 && (t.MaxOutput < 256 || t.MaxOutput > MaxToolOutput) {
+		d.fail(s.at("maxOutput"), "%d bytes is outside 256 to %d; what is longer becomes an artifact", t.MaxOutput, int64(MaxToolOutput))
+	}
 	d.name(s.at("pool"), t.Pool)
 	d.exactlyOne(s, map[string]bool{"http": t.HTTP != nil, "builtin": t.Builtin != "", "signal": t.Signal != nil, "mcp": t.MCP != nil, "nats": t.NATS != nil})
 	if t.HTTP != nil {

@@ -214,7 +214,7 @@ func (s *Service) act(ctx context.Context, j *job, effectID string) (out Outcome
 	defer cancel()
 	return kind.Act(ctx, Request{
 		Tool: j.tool, Class: j.plan.Class, Policy: j.plan.Policy, CallID: j.c.CallID, Args: j.c.Args, Key: j.plan.Key,
-		Namespace: j.c.Namespace, RunID: j.c.RunID, Callback: j.callback, Look: j.look,
+		Namespace: j.c.Namespace, RunID: j.c.RunID, Callback: j.callback, Look: j.look, Discard: j.discard || j.look,
 	})
 }
 
@@ -238,14 +238,14 @@ func (s *Service) finish(ctx context.Context, j *job, in *intent, out Outcome) e
 		Worker:  s.worker, Conclusion: con, Receipt: out.Receipt, Acted: out.Verdict != NotSent,
 	}
 	if con.State == EffectSucceeded {
-		f.Result = out.Result
+		f.Result, f.Artifacts = out.Result, out.Artifacts
 	}
 	record, cancel := outliving(ctx, recordGrace)
 	defer cancel()
 	calls, mine, err := s.store.Finish(record, f)
 	if errors.Is(err, ErrUnstorable) {
 		j.log.ErrorContext(ctx, "outcome could not be stored as it is", telemetry.KeyErr, err)
-		f.Result = nil
+		f.Result, f.Artifacts = nil, nil
 		if con.State == EffectSucceeded {
 			f.Result = []byte(`{"note":"it happened, but its result could not be stored"}`)
 		}

@@ -25,6 +25,8 @@ type Outcome struct {
 	Result json.RawMessage
 	// Error is what the model reads when it did not, or when nobody knows.
 	Error *events.Problem
+	// Artifacts are kept when it happened. Their ids are ArtifactID's.
+	Artifacts []Artifact
 	// RetryAfter is the other side's wish; zero for none.
 	RetryAfter time.Duration
 	// Receipt is kept with the attempt: HTTP status, the other side's request

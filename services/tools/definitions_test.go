@@ -98,6 +98,16 @@ spec:
 ---
 apiVersion: holdfast/v1
 kind: Tool
+metadata: {name: draw}
+spec:
+  description: reads with a body
+  input: {type: object}
+  effect: read
+  timeout: 2s
+  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
+---
+apiVersion: holdfast/v1
+kind: Tool
 metadata: {name: secretive}
 spec:
   description: sends a secret and has it echoed

@@ -14,6 +14,8 @@ var (
 	ErrNoDefinition = errors.New("no such tool definition")
 	// ErrInvalid says that a request makes no sense.
 	ErrInvalid = errors.New("invalid")
+	// ErrForgotten says that the bytes of an artifact went with their run.
+	ErrForgotten = errors.New("its bytes were deleted with the run")
 	// ErrUnstorable says that a result cannot be kept in Postgres as it is.
 	ErrUnstorable = errors.New("result cannot be stored")
 )

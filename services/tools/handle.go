@@ -29,6 +29,7 @@ type job struct {
 	log  *slog.Logger
 
 	look     bool           // only looks: see Request.Look
+	discard  bool           // nothing of the answer is kept
 	callback *spec.Callback // of the run's definition, for the call that posts its end
 	seen     time.Time      // the database's clock at seenAt, on ours
 	seenAt   time.Time

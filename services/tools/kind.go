@@ -36,6 +36,8 @@ type Request struct {
 	// Look says that any complete answer of the other side counts as Happened,
 	// a refusal too: the caller judges it.
 	Look bool
+	// Discard says that nothing of the answer is kept: there are no artifacts.
+	Discard bool
 	// Callback is set for BuiltinCallback.
 	Callback *spec.Callback
 }

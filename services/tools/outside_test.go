@@ -1,6 +1,7 @@
 package tools_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
+
+// png is an answer that no model reads.
+var png = append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{0, 0xff, 0xd8}, 5000)...)
 
 // outside is the other side: it counts what it did, by arguments.
 type outside struct {
@@ -57,7 +61,9 @@ func (o *outside) hold(c events.CallTool) (release func()) {
 }
 
 // ServeHTTP acts and answers. args.mode chooses how: "" answers, "422" refuses,
-// "500" acts and says so, "flaky" is 503 twice without acting, "429" once.
+// "500" acts and says so, "flaky" is 503 twice without acting, "429" once, "png" answers with a picture. "once"
+// and "always" answer args.status, and Retry-After args.after, without acting;
+// "reset" breaks the first connection.
 func (o *outside) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if n, ok := strings.CutPrefix(r.URL.Path, "/seen/"); ok {
 		o.lookup(o, rw, n)
@@ -71,7 +77,10 @@ func (o *outside) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/look/") {
 		body = []byte(r.URL.Path)
 	}
-	var args struct{ Mode string }
+	var args struct {
+		Mode, After string
+		Status      int
+	}
 	_ = json.Unmarshal(body, &args)
 	key := r.Header.Get("Idempotency-Key")
 
@@ -84,7 +93,8 @@ func (o *outside) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	o.keys[string(body)][key] = true
 	answer, repeat := o.known[key]
 	repeat = repeat && r.URL.Path == "/honour"
-	acts := !repeat && args.Mode != "422" && !(args.Mode == "flaky" && seen <= 2) && !(args.Mode == "429" && seen == 1)
+	acts := !repeat && args.Mode != "422" && !(args.Mode == "flaky" && seen <= 2) && !(args.Mode == "429" && seen == 1) &&
+		args.Mode != "always" && !((args.Mode == "once" || args.Mode == "reset") && seen == 1)
 	if acts {
 		o.done[string(body)]++
 		answer = fmt.Appendf(nil, `{"receipt":"r-%d","amount":9007199254740993}`, o.arrivals.Load())
@@ -102,6 +112,17 @@ func (o *outside) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, `{"error":"no such charge"}`, http.StatusUnprocessableEntity)
 	case args.Mode == "500" && !repeat:
 		http.Error(rw, "sorry "+r.Header.Get("Authorization"), http.StatusInternalServerError)
+	case args.Mode == "always", args.Mode == "once" && seen == 1:
+		if args.After != "" {
+			rw.Header().Set("Retry-After", args.After)
+		}
+		rw.WriteHeader(args.Status)
+		_, _ = io.WriteString(rw, r.URL.Query().Get("say"))
+	case args.Mode == "reset" && seen == 1:
+		panic(http.ErrAbortHandler)
+	case args.Mode == "png":
+		rw.Header().Set("Content-Type", "image/png")
+		_, _ = rw.Write(png)
 	case args.Mode == "429" && seen == 1:
 		rw.Header().Set("Retry-After", "1")
 		rw.WriteHeader(http.StatusTooManyRequests)

@@ -74,6 +74,9 @@ func MakePlan(t *spec.Tool, c events.CallTool, run json.RawMessage) Plan {
 	if p.Timeout <= 0 {
 		p.Timeout = defaultTimeout
 	}
+	if t.HTTP != nil && t.HTTP.Retry != nil {
+		p.Retry = Retry{Waits: t.HTTP.Retry.Waits(), Attempts: int(t.HTTP.Retry.Attempts)}
+	}
 	switch p.Class {
 	case ClassRead, ClassIdempotent:
 		p.Policy = DoubtRetry

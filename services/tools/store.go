@@ -126,6 +126,8 @@ type Finish struct {
 	Result     json.RawMessage
 	Receipt    Receipt
 	Acted      bool
+	// Artifacts are kept in the same transaction.
+	Artifacts []Artifact
 }
 
 // Controls takes what people and runs decide about calls.
@@ -191,6 +193,7 @@ func (e Effect) Position() Position {
 type Reader interface {
 	Effect(ctx context.Context, namespace, id string) (Effect, error) // ErrNotFound
 	Effects(ctx context.Context, f Filter) ([]Effect, error)
+	Artifacts
 }
 
 // Definitions finds tools by the digest that a run has pinned; ErrNoDefinition.

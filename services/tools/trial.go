@@ -84,6 +84,7 @@ func (s *Service) Try(ctx context.Context, t Trial) (Tried, error) {
 	s.log.InfoContext(ctx, "tool tried by a person", telemetry.KeyTool, t.Tool, telemetry.KeyCallID, call.CallID, "by", t.By, "effect", tool.Effect)
 	began := s.now()
 	if j.plan.Class == ClassRead {
+		j.discard = true
 		o := s.act(ctx, j, "")
 		out.Status, out.Result, out.Error, out.Receipt = statusOfRead(o.Verdict), o.Result, o.Error, &o.Receipt
 		out.Took = s.now().Sub(began)

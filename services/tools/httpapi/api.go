@@ -23,6 +23,7 @@ func Register(d *door.Door, s *tools.Service) {
 	registerOnce(d, a)
 	registerTools(d, a)
 	registerStops(d, a)
+	registerArtifacts(d, a)
 	tags := []string{"effects"}
 	door.Register(d, huma.Operation{
 		Method: http.MethodGet, Path: "/v1/effects", Tags: tags, OperationID: "list-effects",

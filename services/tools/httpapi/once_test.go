@@ -29,6 +29,7 @@ import (
 type ledger struct {
 	t       testing.TB
 	db      *pgtest.DB
+	store   *postgres.Store
 	service *tools.Service
 	url     string
 	token   string
@@ -48,7 +49,7 @@ func newLedger(t testing.TB) *ledger {
 	httpapi.Register(d, svc)
 	srv := httptest.NewServer(d.Handler())
 	t.Cleanup(srv.Close)
-	return &ledger{t: t, db: db, service: svc, url: srv.URL, token: doortest.Token(authn.Admin)}
+	return &ledger{t: t, db: db, store: store, service: svc, url: srv.URL, token: doortest.Token(authn.Admin)}
 }
 
 // reply is what the ledger says, whichever route it was.
@@ -103,6 +104,26 @@ func (l *ledger) send(method, path string, body string) reply {
 	}
 	r.HTTP, r.body, r.header = resp.StatusCode, string(b), resp.Header
 	return r
+}
+
+// raw reads a path as a role of a namespace.
+func (l *ledger) raw(path string, role authn.Role, namespace string) (*http.Response, []byte) {
+	l.t.Helper()
+	req, err := http.NewRequestWithContext(l.t.Context(), http.MethodGet, l.url+path, nil)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+doortest.TokenIn(namespace, role))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return resp, b
 }
 
 func (l *ledger) begin(key, holder string, more ...string) reply {

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -49,6 +50,8 @@ type Page struct {
 	Text        string `json:"text"`
 	Links       []Link `json:"links,omitempty"`
 	Note        string `json:"note,omitempty"`
+	// Artifacts holds the page as it came when it is not shown whole.
+	Artifacts []artifactNote `json:"artifacts,omitempty"`
 }
 
 // Link is one link of a page.
@@ -82,7 +85,9 @@ func (f *FetchPage) Act(ctx context.Context, r tools.Request) tools.Outcome {
 	}
 	out := statusOutcome(resp, true, scrubber{})
 	if out.Verdict == tools.Happened {
-		if out.Result, err = events.Marshal(page(resp)); err != nil {
+		keep := &keeper{r: r}
+		out.Result, err = events.Marshal(page(resp, outputLimit(r.Tool, maxPageText), keep))
+		if out.Artifacts = keep.list; err != nil {
 			out = tools.Outcome{Verdict: tools.Refused, Error: &events.Problem{Code: "unreadable", Message: "the page cannot be shown"}}
 		}
 	}
@@ -94,7 +99,8 @@ func invalid(err error) tools.Outcome {
 	return tools.Outcome{Verdict: tools.Refused, Error: &events.Problem{Code: "invalid_arguments", Message: err.Error()}}
 }
 
-func page(r egress.Response) Page {
+func page(r egress.Response, limit int, keep *keeper) Page {
+	r = unzipped(r)
 	contentType := r.Header.Get("Content-Type")
 	p := Page{URL: clean(r.URL, 2048), Status: r.Status, ContentType: clean(contentType, 200)}
 	media, _, _ := mime.ParseMediaType(contentType)
@@ -102,6 +108,10 @@ func page(r egress.Response) Page {
 		media, _, _ = mime.ParseMediaType(http.DetectContentType(r.Body))
 	}
 	switch {
+	case encoding(r) != "":
+		p.Note = fmt.Sprintf("packed content, %s, not shown", size(r))
+		p.Artifacts = keep.bytes(r.Body, p.ContentType, pageName(r.URL), r.Truncated)
+		return p
 	case media == "text/html" || media == "application/xhtml+xml":
 		base, _ := url.Parse(r.URL)
 		p.Title, p.Text, p.Links = readable(utf8Reader(r.Body, contentType), base)
@@ -113,14 +123,25 @@ func page(r egress.Response) Page {
 		p.Text = string(b)
 	default:
 		p.Note = fmt.Sprintf("binary content, %s, not shown", size(r))
+		p.Artifacts = keep.bytes(r.Body, p.ContentType, pageName(r.URL), r.Truncated)
 		return p
 	}
 	p.Text = clean(p.Text, maxPageText+1)
-	if len(p.Text) > maxPageText || r.Truncated {
-		p.Text = clip(p.Text, maxPageText)
+	if len(p.Text) > limit || r.Truncated {
+		p.Text = clipText(p.Text, limit)
+		p.Artifacts = keep.bytes(r.Body, p.ContentType, pageName(r.URL), r.Truncated)
 		p.Note = fmt.Sprintf("cut off after %d bytes: the page is longer", len(p.Text))
 	}
 	return p
+}
+
+// pageName is the last part of an address's path.
+func pageName(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return path.Base(u.Path)
 }
 
 // utf8Reader decodes what the header or the page itself says it is.

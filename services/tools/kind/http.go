@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -49,10 +50,7 @@ func (h *HTTP) Act(ctx context.Context, r tools.Request) tools.Outcome {
 	receipt.Status, receipt.Bytes = resp.Status, int64(len(resp.Body))
 	receipt.ContentType = scrub.text(clean(resp.Header.Get("Content-Type"), 200))
 	receipt.RequestID = scrub.text(clean(requestID(resp.Header), 200))
-	o := statusOutcome(resp, read, scrub)
-	if r.Look && o.Verdict == tools.Refused && resp.Broken == nil && resp.Status < 500 { // "there is none" is an answer too
-		o.Verdict, o.Result = tools.Happened, result(resp, scrub)
-	}
+	o := judge(r, resp, read, scrub)
 	o.Receipt = receipt
 	return o
 }
@@ -85,7 +83,7 @@ func (h *HTTP) request(r tools.Request, read bool) (egress.Request, scrubber, *t
 		return fail(tools.Refused, "invalid_arguments", err)
 	}
 	values["secret"] = secret
-	req := egress.Request{Method: def.Method, URL: url, Header: http.Header{}, Read: read, MaxBytes: maxResultBytes}
+	req := egress.Request{Method: def.Method, URL: url, Header: http.Header{}, Read: read, MaxBytes: maxArtifactBytes}
 	for name, template := range def.Headers {
 		v, err := template.Text(values)
 		if err != nil {
@@ -184,8 +182,7 @@ func statusOutcome(r egress.Response, read bool, scrub scrubber) tools.Outcome {
 			out.Error = &events.Problem{Code: "no_answer", Message: "the connection broke in the middle of the answer"}
 			return out
 		}
-		out.Verdict, out.Result = tools.Happened, result(r, scrub)
-		return out
+		return tools.Outcome{Verdict: tools.Happened}
 	case s == http.StatusTooEarly || s == http.StatusTooManyRequests:
 		out.Verdict = tools.NotSent
 	case s == http.StatusRequestTimeout, s == http.StatusConflict && inProgress(r):
@@ -225,7 +222,11 @@ func retryAfter(v string, now time.Time) time.Duration {
 	if v = strings.TrimSpace(v); v == "" {
 		return 0
 	}
-	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
+	if !strings.ContainsFunc(v, func(c rune) bool { return c < '0' || c > '9' }) {
+		n, err := strconv.ParseUint(v, 10, 31)
+		if err != nil {
+			n = math.MaxInt32 // longer than anybody waits
+		}
 		return time.Duration(n) * time.Second
 	}
 	if t, err := http.ParseTime(v); err == nil {

@@ -114,7 +114,7 @@ func (s *session) call(ctx context.Context, r tools.Request, scrub scrubber) too
 	case raw != nil:
 		s.silent.Store(0)
 		s.answered.Add(1)
-		out = answerOf(raw, scrub)
+		out = answerOf(raw, scrub, outputLimit(r.Tool, maxResultBytes), &keeper{r: r})
 	case err == nil:
 		out = mcpProblem(tools.Ambiguous, "no_answer", "the server's answer could not be read; it may have happened")
 	default:

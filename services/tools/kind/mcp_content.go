@@ -1,8 +1,10 @@
 package kind
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -33,6 +35,7 @@ type attachment struct {
 	URI      string `json:"uri,omitempty"`
 	Name     string `json:"name,omitempty"`
 	Bytes    int64  `json:"bytes,omitempty"`
+	Artifact string `json:"artifact,omitempty"` // its id
 	Note     string `json:"note,omitempty"`
 }
 
@@ -41,15 +44,17 @@ type mcpResult struct {
 	Text        string       `json:"text,omitempty"`
 	Note        string       `json:"note,omitempty"`
 	Attachments []attachment `json:"attachments,omitempty"`
+	// Artifacts holds what is not shown whole.
+	Artifacts []artifactNote `json:"artifacts,omitempty"`
 }
 
 const maxAttachments = 50
 
 // answerOf reads the result of a call. Structured content goes to the model as
 // it came, digits and all; else the texts, joined by line ends. Anything else is
-// named with its type and size. Nothing in it is ever taken for a call or a
+// named with its type and size, and kept as an artifact. Nothing in it is ever taken for a call or a
 // decision.
-func answerOf(raw json.RawMessage, scrub scrubber) tools.Outcome {
+func answerOf(raw json.RawMessage, scrub scrubber, limit int, keep *keeper) tools.Outcome {
 	var r struct {
 		Content           []json.RawMessage `json:"content"`
 		StructuredContent json.RawMessage   `json:"structuredContent"`
@@ -73,10 +78,10 @@ func answerOf(raw json.RawMessage, scrub scrubber) tools.Outcome {
 		case len(out.Attachments) == maxAttachments:
 			out.Note = fmt.Sprintf("more than %d attachments, the rest is left out", maxAttachments)
 		default:
-			out.Attachments = append(out.Attachments, b.attachment(scrub))
+			out.Attachments = append(out.Attachments, b.attachment(scrub, keep))
 		}
 	}
-	text := scrub.text(clean(strings.Join(texts, "\n"), 4*maxResultBytes))
+	text := scrub.text(clean(strings.Join(texts, "\n"), maxArtifactBytes))
 	if r.IsError {
 		if text == "" {
 			text = "the tool reported an error without a text"
@@ -84,30 +89,41 @@ func answerOf(raw json.RawMessage, scrub scrubber) tools.Outcome {
 		return mcpProblem(tools.Refused, codeToolError, "%s", text)
 	}
 	done := tools.Outcome{Verdict: tools.Happened}
-	if s := scrub.bytes(r.StructuredContent); len(s) > 0 && string(s) != "null" && len(s) <= maxResultBytes && storable(s) {
-		done.Result = json.RawMessage(s)
+	s := scrub.bytes(r.StructuredContent)
+	structured := len(s) > 0 && string(s) != "null"
+	if structured && len(s) <= limit && storable(s) {
+		done.Result, done.Artifacts = json.RawMessage(s), keep.list
 		return done
 	}
-	out.Text = clip(text, maxResultBytes)
-	if len(text) > len(out.Text) {
-		out.Note = fmt.Sprintf("cut off after %d bytes: the answer is longer", len(out.Text))
+	if structured {
+		out.Artifacts = keep.bytes(s, "application/json", "", false)
+		if text == "" {
+			text = clean(string(s), maxArtifactBytes)
+		}
 	}
-	done.Result = bounding(&out)
+	out.Text = clipText(text, limit)
+	if len(text) > len(out.Text) {
+		out.Note = fmt.Sprintf("cut off after %d bytes: the answer is longer, it has %d", len(out.Text), len(text))
+		if !structured {
+			out.Artifacts = keep.bytes([]byte(text), "text/plain; charset=utf-8", "", false)
+		}
+	}
+	done.Result, done.Artifacts = bounding(&out, limit), keep.list
 	return done
 }
 
 // bounding writes the result; text alone becomes a JSON string.
-func bounding(out *mcpResult) json.RawMessage {
+func bounding(out *mcpResult, limit int) json.RawMessage {
 	for {
 		var v any = out
-		if out.Note == "" && len(out.Attachments) == 0 {
+		if out.Note == "" && len(out.Attachments) == 0 && len(out.Artifacts) == 0 {
 			v = out.Text
 		}
 		b, err := events.Marshal(v)
 		if err != nil {
 			return json.RawMessage(`{"note":"the answer could not be shown"}`)
 		}
-		if len(b) <= 2*maxResultBytes {
+		if len(b) <= 2*limit+256<<10 {
 			return b
 		}
 		out.Text = clip(out.Text, len(out.Text)/2) // characters that JSON writes as six bytes
@@ -115,21 +131,43 @@ func bounding(out *mcpResult) json.RawMessage {
 	}
 }
 
-func (b block) attachment(scrub scrubber) attachment {
+func (b block) attachment(scrub scrubber, keep *keeper) attachment {
 	short := func(s string) string { return scrub.text(clean(s, 500)) }
-	a := attachment{Type: short(b.Type), MIMEType: short(b.MIMEType), URI: short(b.URI), Name: short(b.Name), Bytes: b.Size}
+	a := attachment{Type: short(b.Type), MIMEType: short(b.MIMEType), URI: short(b.URI), Name: short(b.Name), Bytes: b.Size, Note: "not shown"}
+	encoded := b.Data
+	var data []byte
 	switch {
 	case a.Type == "":
 		a.Type = "unknown"
+		return a
+	case b.Type == "resource_link" && a.URI != "":
+		a.Artifact = keep.keep(tools.Artifact{URI: a.URI, Kind: "resource", Title: a.Name, ContentType: a.MIMEType, Bytes: max(0, b.Size)})
+		return a
 	case b.Resource != nil:
-		a.URI, a.MIMEType, a.Bytes = short(b.Resource.URI), short(b.Resource.MIMEType), decodedBytes(b.Resource.Blob)
-		if b.Resource.Text != nil {
-			a.Bytes = int64(len(*b.Resource.Text))
+		a.URI, a.MIMEType = short(b.Resource.URI), short(b.Resource.MIMEType)
+		encoded = b.Resource.Blob
+		if a.URI != "" {
+			a.Name = path.Base(a.URI)
 		}
-	case b.Data != "":
-		a.Bytes = decodedBytes(b.Data)
+		if b.Resource.Text != nil {
+			data, encoded = []byte(*b.Resource.Text), ""
+		}
 	}
-	a.Note = "not shown"
+	if encoded != "" {
+		var err error
+		if data, err = base64.StdEncoding.DecodeString(encoded); err != nil {
+			a.Bytes, a.Note = decodedBytes(encoded), "not shown: it is not base64"
+			return a
+		}
+	}
+	data = scrub.bytes(data)
+	a.Bytes = int64(len(data))
+	if len(data) == 0 {
+		return a
+	}
+	if a.Artifact = keep.keep(tools.Artifact{Name: a.Name, ContentType: a.MIMEType, Data: data}); a.Artifact == "" && !keep.r.Discard {
+		a.Note = "not shown, and not kept: there is too much of it"
+	}
 	return a
 }
 

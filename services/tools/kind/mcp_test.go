@@ -65,8 +65,15 @@ func TestMCP_Outcomes(t *testing.T) {
 			if strings.Contains(string(out.Result), "secret notes") || strings.Contains(string(out.Result), "iVBOR") {
 				t.Errorf("result %s holds what placeholders stand for", out.Result)
 			}
+			if a := out.Artifacts; len(a) != 3 || string(a[0].Data) != "\x89PNG\r\n\x1a\n" || a[0].ContentType != "image/png" || string(a[1].Data) != "secret notes" ||
+				a[1].Name != "notes.txt" || a[2].URI != "file:///big.bin" || a[2].Kind != "resource" || a[2].Title != "big" || a[2].Data != nil {
+				t.Errorf("artifacts %+v", a)
+			} else if !strings.Contains(string(out.Result), `"artifact":"`+a[0].ID+`"`) {
+				t.Errorf("result %s does not name %s", out.Result, a[0].ID)
+			}
 			out = b.once("huge", "read", `{}`)
 			wantOutcome(t, out, tools.Happened, "")
+			kept(t, out, []byte(strings.Repeat("ü", 400_000)), false)
 			if len(out.Result) > 600_000 || !strings.Contains(string(out.Result), "cut off after") {
 				t.Errorf("a result of %d bytes is not cut off", len(out.Result))
 			}

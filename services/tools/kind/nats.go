@@ -69,13 +69,13 @@ func (k *NATS) Act(ctx context.Context, r tools.Request) tools.Outcome {
 	}
 	receipt := tools.Receipt{RequestDigest: string(events.DigestOf(fmt.Appendf(nil, "nats %s\n%s", subject, r.Args)))}
 	replyHeader, reply, err := k.bus.Request(ctx, subject, header, r.Args)
-	out := k.outcome(ctx, subject, replyHeader, reply, err)
+	out := k.outcome(ctx, r, subject, replyHeader, reply, err)
 	receipt.Bytes = int64(len(reply))
 	out.Receipt = receipt
 	return out
 }
 
-func (k *NATS) outcome(ctx context.Context, subject string, header map[string][]string, reply []byte, err error) tools.Outcome {
+func (k *NATS) outcome(ctx context.Context, r tools.Request, subject string, header map[string][]string, reply []byte, err error) tools.Outcome {
 	problem := func(v tools.Verdict, code, text string) tools.Outcome {
 		return tools.Outcome{Verdict: v, Error: &events.Problem{Code: code, Message: clean(text, maxProblemBytes)}}
 	}
@@ -102,16 +102,15 @@ func (k *NATS) outcome(ctx context.Context, subject string, header map[string][]
 		}
 		return problem(tools.Ambiguous, "service_error", strings.TrimSpace(clean(code, 20)+" "+text)+"; it may have happened")
 	}
-	body, cut := reply, len(reply) > maxResultBytes
-	if cut {
-		body = body[:maxResultBytes]
-	}
-	if len(body) == 0 {
+	if len(reply) == 0 {
 		return tools.Outcome{Verdict: tools.Happened, Result: json.RawMessage("null")}
 	}
-	return tools.Outcome{Verdict: tools.Happened, Result: result(egress.Response{
-		Status: 200, Header: map[string][]string{"Content-Type": {get(header, "Content-Type")}}, Body: body, Truncated: cut,
-	}, scrubber{})}
+	keep := &keeper{r: r}
+	out := tools.Outcome{Verdict: tools.Happened, Result: result(egress.Response{
+		Status: 200, Header: map[string][]string{"Content-Type": {get(header, "Content-Type")}}, Body: reply,
+	}, scrubber{}, outputLimit(r.Tool, maxResultBytes), keep)}
+	out.Artifacts = keep.list
+	return out
 }
 
 // get reads a header in any spelling.

@@ -46,6 +46,9 @@ func (s scrubber) bytes(b []byte) []byte {
 	return b
 }
 
+// any reports whether there is a secret to take out.
+func (s scrubber) any() bool { return len(s.spellings) > 0 }
+
 func (s scrubber) text(t string) string {
 	if len(s.spellings) == 0 {
 		return t

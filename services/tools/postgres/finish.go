@@ -117,6 +117,9 @@ func (s *Store) finishEffect(ctx context.Context, f tools.Finish) (answered []to
 		if con.InDoubt == tools.DoubtProbe { // the calls wait for what the lookup says
 			return nil
 		}
+		if err := keepArtifacts(ctx, tx, f.CallID, f.Artifacts); err != nil {
+			return err
+		}
 		answered, err = calls(tx.Query(ctx, answerAllSQL, f.EffectID, con.State, f.Epoch, jsonText(f.Result), failure,
 			null(con.InDoubt), nil, string(f.CallID), f.Worker))
 		return err
@@ -140,8 +143,21 @@ func (s *Store) finishRead(ctx context.Context, f tools.Finish) ([]tools.Call, b
 	if status == tools.EffectIntent {
 		status = "open"
 	}
-	got, err := calls(s.pool.Query(ctx, finishReadSQL, string(f.CallID), f.Epoch, f.ID, status, jsonText(f.Result), failure,
-		f.Worker, f.Conclusion.Wait.Milliseconds(), wake(f.Conclusion.Wait)))
+	record := func(q querier) ([]tools.Call, error) {
+		return calls(q.Query(ctx, finishReadSQL, string(f.CallID), f.Epoch, f.ID, status, jsonText(f.Result), failure,
+			f.Worker, f.Conclusion.Wait.Milliseconds(), wake(f.Conclusion.Wait)))
+	}
+	var got []tools.Call
+	if len(f.Artifacts) == 0 {
+		got, err = record(s.pool)
+	} else {
+		err = s.tx(ctx, func(tx pgx.Tx) error {
+			if got, err = record(tx); err != nil || len(got) == 0 {
+				return err
+			}
+			return keepArtifacts(ctx, tx, f.CallID, f.Artifacts)
+		})
+	}
 	if err == nil && len(got) == 0 {
 		got, err = calls(s.pool.Query(ctx, finishedReadSQL, string(f.CallID), f.Epoch, f.ID))
 	}
