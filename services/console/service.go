@@ -124,12 +124,16 @@ func (s *Service) WhyRun(ctx context.Context, namespace string, id events.RunID)
 
 // System tells who works and how far behind the streams are. It answers without
 // the bus.
-func (s *Service) System(ctx context.Context) (System, error) {
+func (s *Service) System(ctx context.Context, namespace string) (System, error) {
 	workers, err := s.Workers(ctx)
 	if err != nil {
 		return System{}, err
 	}
-	out := System{Workers: workers, Events: s.Position(), At: time.Now().UTC()}
+	stops, err := s.Stops(ctx, namespace)
+	if err != nil {
+		return System{}, err
+	}
+	out := System{Workers: workers, Stops: stops, Events: s.Position(), At: time.Now().UTC()}
 	if s.streams == nil {
 		out.NoLag = "this process does not read the streams"
 		return out, nil

@@ -53,9 +53,11 @@ type ResourceStore interface {
 	Resource(ctx context.Context, namespace, kind, name string) (Resource, error)
 }
 
-// SystemReader reads who is at work.
+// SystemReader reads who is at work, and what must not be done.
 type SystemReader interface {
 	Workers(ctx context.Context) ([]Worker, error)
+	// Stops lists at most 100 standing stops of a namespace, oldest first.
+	Stops(ctx context.Context, namespace string) ([]Stop, error)
 }
 
 // Streams tells how far consumers are behind.
@@ -82,6 +84,7 @@ func (f LagFunc) Lag(ctx context.Context, stream, durable string) (Lag, error) {
 // System is what GET /v1/system answers.
 type System struct {
 	Workers []Worker
+	Stops   []Stop
 	Lags    []Lag
 	// NoLag says why Lags is empty or short; the bus may be away.
 	NoLag  string

@@ -20,6 +20,16 @@ type Situation struct {
 	Now       time.Time  // by the database's clock
 }
 
+// Stop is an order of an operator that no write of its scope leaves.
+type Stop struct {
+	ID    string
+	Scope string // all, agent or tool
+	Name  string
+	By    string
+	Note  string
+	Since time.Time
+}
+
 // Held is a call that waits because of a stop.
 type Held struct {
 	CallID events.CallID

@@ -151,7 +151,15 @@ func TestWhy_NamesTheApprovalAndTheTool(t *testing.T) {
 	if want := "waiting for approval " + string(id) + "-2-0-a2 of propose_price since "; !strings.HasPrefix(why.Sentence, want) || !strings.Contains(why.Sentence, "; and waiting for tool fetch_page since ") {
 		t.Errorf("sentence: %s", why.Sentence)
 	}
+	if _, err := r.db.Exec(t.Context(), `INSERT INTO tools.stops (stop_id, namespace, scope, name, note, principal, ended_at, ended_by)
+		VALUES ('s1', 'default', 'tool', 'pay', 'wrong prices', 'maria', NULL, NULL), ('s2', 'other', 'all', '', 'n', 'x', NULL, NULL),
+		       ('s3', 'default', 'all', '', 'n', 'x', clock_timestamp(), 'x')`); err != nil {
+		t.Fatal(err)
+	}
 	system := get[httpapi.System](r, "GET", "/v1/system", authn.Viewer, "")
+	if len(system.Stops) != 1 || system.Stops[0].ID != "s1" || system.Stops[0].By != "maria" || system.Stops[0].Note != "wrong prices" {
+		t.Errorf("stops: %+v", system.Stops)
+	}
 	if len(system.Workers) != 1 || system.Workers[0].Service != "tools" || len(system.Streams) != 6 || system.StreamsError != "" {
 		t.Errorf("system: %+v", system)
 	}

@@ -93,6 +93,24 @@ func (s *Store) OpenApprovals(ctx context.Context, namespace string, limit int) 
 	return out, nil
 }
 
+const standingStops = `
+SELECT stop_id, scope, name, principal, note, since FROM tools.v_stops
+ WHERE namespace = $1 AND ended_at IS NULL
+ ORDER BY since, stop_id LIMIT 100`
+
+// Stops implements console.SystemReader.
+func (s *Store) Stops(ctx context.Context, namespace string) ([]console.Stop, error) {
+	rows, err := s.pool.Query(ctx, standingStops, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("list stops: %w", err)
+	}
+	out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[console.Stop])
+	if err != nil {
+		return nil, fmt.Errorf("list stops: %w", err)
+	}
+	return out, nil
+}
+
 // Workers implements console.SystemReader.
 func (s *Store) Workers(ctx context.Context) ([]console.Worker, error) {
 	rows, err := s.pool.Query(ctx, workers)
