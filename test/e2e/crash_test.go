@@ -23,6 +23,7 @@ func TestCrash(t *testing.T) {
 		{"a runner in its model calls", killRunner},
 		{"trigger between commit and publish", killTrigger},
 		{"approvals between commit and publish", killApprovals},
+		{"both runners while a tool acts", killRunnersInAnAct},
 		{"tools after an act with an honoured key", killToolsRetry},
 		{"tools after an act that only a person can look up", killToolsAsk},
 	} {
@@ -149,6 +150,24 @@ func (d *deployment) killTools(t *testing.T, j job) events.RunID {
 	}
 	d.start("tools")
 	return id
+}
+
+// killRunnersInAnAct leaves nobody who could hear the tool's answer.
+func killRunnersInAnAct(t *testing.T, d *deployment) {
+	j := job{Job: "kill-runners-act", Do: []string{"send"}}
+	h := d.out.holdAct(t, j.Job)
+	id := d.startJob(t, j)
+	until(t, "the shop to be asked", func() bool { return len(d.out.of("send", j.Job)) == 1 })
+	for _, name := range []string{"runner-1", "runner-2"} {
+		d.process(name).kill(t)
+	}
+	h.release()
+	until(t, "the effect to be recorded", func() bool {
+		return d.count(t, `SELECT count(*) FROM tools.v_effects WHERE run_id = $1 AND state = 'succeeded'`, string(id)) == 1
+	})
+	d.start("runner-1")
+	d.start("runner-2")
+	d.finished(t, id, j, 0)
 }
 
 func killToolsRetry(t *testing.T, d *deployment) {

@@ -93,7 +93,14 @@ func (o *outside) act(w http.ResponseWriter, r *http.Request) {
 	}
 	o.mu.Lock()
 	o.arrivals = append(o.arrivals, arrival{r.PathValue("act"), in.Job, r.Header.Get("Idempotency-Key")})
+	h := o.held["act/"+in.Job]
 	o.mu.Unlock()
+	if h != nil {
+		select {
+		case <-h.open:
+		case <-r.Context().Done():
+		}
+	}
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"receipt":%q}`, in.Job)
 }
@@ -131,6 +138,16 @@ func (o *outside) hold(t *testing.T, job string, turn int) *hold {
 	h := &hold{arrived: make(chan scriptmodel.Exchange, 16), open: make(chan struct{})}
 	o.mu.Lock()
 	o.held[fmt.Sprint(job, "/", turn)] = h
+	o.mu.Unlock()
+	t.Cleanup(h.release)
+	return h
+}
+
+// holdAct keeps back the shop's answers to a job, after the act.
+func (o *outside) holdAct(t *testing.T, job string) *hold {
+	h := &hold{open: make(chan struct{})}
+	o.mu.Lock()
+	o.held["act/"+job] = h
 	o.mu.Unlock()
 	t.Cleanup(h.release)
 	return h
