@@ -307,3 +307,24 @@ func (roles) Verify(_ context.Context, token string) (authn.Principal, error) {
 	}
 	return authn.Principal{Name: token, Namespace: "default", Role: role}, nil
 }
+
+// The call that opened a key is taken back while it waits: another that wants the
+// same goes on in its place.
+func TestRevoke_AnotherCallInherits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.start()
+	stop := w.halt(p, tools.StopAll, "")
+	first, second := w.call("refund", `{"charge":"ch_9"}`), w.call("refund", `{"charge":"ch_9"}`)
+	w.send(first, "")
+	w.held(1)
+	w.send(second, "")
+	w.until("the second is attached", func() bool {
+		return w.count(`SELECT count(*) FROM tools.calls WHERE call_id = $1 AND status = 'open' AND effect_id IS NOT NULL`, string(second.CallID)) == 1
+	})
+	w.control("revoke:"+string(first.CallID), revoke(first))
+	w.answer(first.CallID, events.CallRevoked)
+	w.release(p, stop)
+	w.answer(second.CallID, events.CallSucceeded)
+	w.wantEffects(second, 1)
+}

@@ -183,6 +183,14 @@ UPDATE tools.effects e SET state = 'failed', error = $2::text::json, next_attemp
 WHERE e.effect_id = $1 AND e.state = 'intent' AND e.attempt_id IS NULL AND NOT e.doubted
   AND NOT EXISTS (SELECT 1 FROM tools.calls c WHERE c.effect_id = $1 AND c.status = 'open')`
 
+// inheritSQL hands an intent that waits for its next attempt from the call that
+// opened it to the oldest of those that want the same: only the opener begins.
+const inheritSQL = `
+UPDATE tools.effects e
+   SET call_id = heir.call_id, run_id = heir.run_id, wake_at = coalesce(e.wake_at, e.next_attempt_at), updated_at = clock_timestamp()
+  FROM (SELECT c.call_id, c.run_id FROM tools.calls c WHERE c.effect_id = $1 AND c.status = 'open' ORDER BY c.created_at, c.call_id LIMIT 1) heir
+ WHERE e.effect_id = $1 AND e.call_id = $2 AND e.state = 'intent' AND e.attempt_id IS NULL`
+
 // Revoke implements tools.Controls.
 func (s *Store) Revoke(ctx context.Context, id string, c events.ControlTool, namespace, traceParent string) (out tools.Call, err error) {
 	reason := "the run took the call back before it began"
@@ -223,9 +231,13 @@ func (s *Store) Revoke(ctx context.Context, id string, c events.ControlTool, nam
 		if _, err := tx.Exec(ctx, applyControlSQL, id); err != nil {
 			return err
 		}
-		if out.EffectID != "" {
-			_, err = tx.Exec(ctx, closeRevokedSQL, out.EffectID, failure)
+		if out.EffectID == "" {
+			return nil
 		}
+		if _, err := tx.Exec(ctx, inheritSQL, out.EffectID, string(c.CallID)); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, closeRevokedSQL, out.EffectID, failure)
 		return err
 	})
 	return out, err

@@ -20,7 +20,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"finishRead": finishReadSQL, "finishedRead": finishedReadSQL, "doubt": doubtSQL, "close": closeSQL, "due": dueSQL,
 		"dueReads": dueReadsSQL, "takeControl": takeControlSQL, "applyControl": applyControlSQL, "appliedControl": appliedControlSQL,
 		"effectOfCall": effectOfCallSQL, "settle": settleSQL, "reopenCalls": reopenCallsSQL, "owe": oweSQL, "revoke": revokeSQL,
-		"closeRevoked": closeRevokedSQL, "reject": rejectSQL, "getEffect": getEffectSQL, "receiptsOf": receiptsOfSQL,
+		"closeRevoked": closeRevokedSQL, "inherit": inheritSQL, "reject": rejectSQL, "getEffect": getEffectSQL, "receiptsOf": receiptsOfSQL,
 		"looked": lookedSQL, "denied": deniedSQL, "clock": clockSQL, "openOnce": openOnceSQL, "takeOnce": takeOnceSQL, "lapseOnce": lapseOnceSQL, "lapseDue": lapseDueSQL,
 		"renewOnce": renewOnceSQL, "recordOnce": recordOnceSQL, "outcomeOnce": outcomeOnceSQL, "lateOnce": lateOnceSQL, "expireKeys": expireKeysSQL,
 		"listEffects": listEffectsSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
