@@ -64,7 +64,9 @@ func TestMCP_ReferenceEverythingOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = ln.Close()
-	server := exec.Command(s.Node, s.Everything, "streamableHttp")
+	// Node 18, which Debian 12 has, has no global crypto, which this server wants.
+	const global = `data:text/javascript,import{webcrypto}from"node:crypto";globalThis.crypto??=webcrypto`
+	server := exec.Command(s.Node, "--import", global, s.Everything, "streamableHttp")
 	server.Env = append(os.Environ(), "PORT="+port)
 	said, err := server.StderrPipe()
 	if err != nil {
