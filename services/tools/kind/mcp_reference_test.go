@@ -65,7 +65,7 @@ func TestMCP_ReferenceEverythingOverHTTP(t *testing.T) {
 	}
 	_ = ln.Close()
 	// Node 18, which Debian 12 has, has no global crypto, which this server wants.
-	const global = `data:text/javascript,import{webcrypto}from"node:crypto";globalThis.crypto??=webcrypto`
+	const global = `data:text/javascript,import{webcrypto}from"node:crypto";if(!globalThis.crypto)globalThis.crypto=webcrypto`
 	server := exec.Command(s.Node, "--import", global, s.Everything, "streamableHttp")
 	server.Env = append(os.Environ(), "PORT="+port)
 	said, err := server.StderrPipe()
