@@ -21,12 +21,14 @@ type ApprovalsCmd struct {
 	Approve ApprovalsApproveCmd `cmd:"" help:"Say yes: the call runs once, while the yes is valid."`
 	Reject  ApprovalsRejectCmd  `cmd:"" help:"Say no: the agent reads the reason."`
 	Settle  ApprovalsSettleCmd  `cmd:"" help:"Answer a doubt: did the call happen?"`
+	Answer  ApprovalsAnswerCmd  `cmd:"" help:"Answer a question: the agent gets what you say."`
 }
 
 // Help implements kong.HelpProvider.
 func (*ApprovalsCmd) Help() string {
-	return `An action asks whether a call may run; a doubt asks whether one has run. Each is
-decided once: the same decision again is fine, another one is told who was first.
+	return `An action asks whether a call may run; a doubt asks whether one has run; a question
+asks for an answer. Each is decided once: the same decision again is fine, another one is
+told who was first.
 
   holdfast approvals list
   holdfast approvals show 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a-4-0-a4
@@ -41,8 +43,8 @@ const lookApprovals = "holdfast approvals list --state all"
 type ApprovalsListCmd struct {
 	Output
 	List
-	State string `default:"pending" env:"-" placeholder:"STATE" help:"pending, approved, rejected, happened, not_happened, give_up, expired, withdrawn or all (${default})."`
-	Kind  string `env:"-" placeholder:"KIND" help:"Only of this kind: action or doubt."`
+	State string `default:"pending" env:"-" placeholder:"STATE" help:"pending, approved, rejected, happened, not_happened, give_up, answered, expired, withdrawn or all (${default})."`
+	Kind  string `env:"-" placeholder:"KIND" help:"Only of this kind: action, doubt or question."`
 	OfRun string `name:"run" env:"-" placeholder:"RUN" help:"Only of this run."`
 }
 
@@ -137,8 +139,9 @@ func showApproval(w io.Writer, a client.Approval) error {
 	if !a.UnusedAt.IsZero() {
 		unused = fmt.Sprintf("the decision was not used: %s (%s)", a.UnusedReason, stamp(a.UnusedAt))
 	}
+	asked, choices, to, schema := questionOf(a)
 	if err := details(w,
-		"approval", string(a.ApprovalID), "question", a.Summary, "kind", a.Kind, "state", a.State,
+		"approval", string(a.ApprovalID), "question", asked, "choices", choices, "asked of", to, "answer schema", schema, "kind", a.Kind, "state", a.State,
 		"tool", a.Tool, "arguments", pretty(a.Args), "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
 		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt),
@@ -148,7 +151,10 @@ func showApproval(w io.Writer, a client.Approval) error {
 		return err
 	}
 	next := fmt.Sprintf("holdfast approvals approve %s | holdfast approvals reject %s --comment WHY", a.ApprovalID, a.ApprovalID)
-	if a.Kind == events.ApprovalDoubt {
+	switch a.Kind {
+	case events.ApprovalQuestion:
+		next = fmt.Sprintf("holdfast approvals answer %s --text TEXT | holdfast approvals answer %s --result JSON", a.ApprovalID, a.ApprovalID)
+	case events.ApprovalDoubt:
 		next = fmt.Sprintf("holdfast approvals settle %s happened|not_happened|give_up", a.ApprovalID)
 	}
 	_, err := fmt.Fprintf(w, "\ndecide: %s\n", next)

@@ -14,7 +14,7 @@ import (
 type Approval struct {
 	ApprovalID     events.ApprovalID `json:"approval_id"`
 	Namespace      string            `json:"namespace"`
-	Kind           string            `json:"kind"`  // events.ApprovalAction or events.ApprovalDoubt
+	Kind           string            `json:"kind"`  // events.ApprovalAction, ApprovalDoubt or ApprovalQuestion
 	State          string            `json:"state"` // "pending" or a decision of pkg/events
 	Summary        string            `json:"summary"`
 	RunID          events.RunID      `json:"run_id"`
@@ -27,6 +27,7 @@ type Approval struct {
 	Epoch          int64             `json:"epoch,omitempty"`
 	Key            string            `json:"key,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
+	Question       *events.Question  `json:"question,omitempty"` // what is asked, of a question
 	CreatedAt      time.Time         `json:"created_at"`
 	ExpiresAt      time.Time         `json:"expires_at"`
 	DecidedAt      time.Time         `json:"decided_at,omitzero"`
@@ -69,10 +70,10 @@ func (c *Client) Approval(ctx context.Context, id events.ApprovalID) (Approval, 
 // Decision answers an approval.
 type Decision struct {
 	// Decision is "approve" or "reject" for an action; "happened",
-	// "not_happened" or "give_up" for a doubt.
+	// "not_happened" or "give_up" for a doubt; "answer" for a question.
 	Decision string          `json:"decision"`
 	Comment  string          `json:"comment,omitempty"`
-	Result   json.RawMessage `json:"result,omitempty"` // with "happened"
+	Result   json.RawMessage `json:"result,omitempty"` // with "happened" and "answer"
 	// Digest is what the person saw. When set, a request that asks about
 	// something else is not decided.
 	Digest events.Digest `json:"digest,omitempty"`

@@ -214,18 +214,21 @@ const (
 
 // Kinds of approval request.
 const (
-	ApprovalAction = "action" // may this call run?
-	ApprovalDoubt  = "doubt"  // did this call happen?
+	ApprovalAction   = "action"   // may this call run?
+	ApprovalDoubt    = "doubt"    // did this call happen?
+	ApprovalQuestion = "question" // what is the answer?
 )
 
 // Decisions on an approval request. The first two answer an action, the next
-// three a doubt; expired and withdrawn are nobody's decision.
+// three a doubt, answered a question; expired and withdrawn are nobody's
+// decision.
 const (
 	Approve     = "approved"
 	Reject      = "rejected"
 	Happened    = "happened"     // it happened; the result may be given
 	NotHappened = "not_happened" // it did not happen: act now
 	GiveUp      = "give_up"      // leave it, the model is told it is unknown
+	Answered    = "answered"     // the result is the answer
 	Expired     = "expired"
 	Withdrawn   = "withdrawn"
 )
@@ -251,6 +254,8 @@ type AskApproval struct {
 	// the decision. Zero means the service's defaults (72 h and 24 h).
 	ExpiresAfterMs int64 `json:"expires_after_ms,omitempty"`
 	ValidForMs     int64 `json:"valid_for_ms,omitempty"`
+	// Question is set for the kind question, and for no other.
+	Question *Question `json:"question,omitempty"`
 }
 
 // ApprovalDecision reports how a request ended. ID: "decision:<approval id>".
@@ -263,7 +268,7 @@ type ApprovalDecision struct {
 	Digest     Digest          `json:"digest"`
 	By         string          `json:"by,omitempty"`
 	Comment    string          `json:"comment,omitempty"`
-	Result     json.RawMessage `json:"result,omitempty"` // with Happened
+	Result     json.RawMessage `json:"result,omitempty"` // with Happened and Answered
 	DecidedAt  time.Time       `json:"decided_at"`
 	ValidUntil time.Time       `json:"valid_until"`
 }

@@ -23,9 +23,9 @@ const (
 type Attempt struct {
 	ID        events.ApprovalID
 	Namespace string
-	Decision  string // Approve, Reject, Happened, NotHappened or GiveUp of pkg/events
+	Decision  string // Approve, Reject, Happened, NotHappened, GiveUp or Answered of pkg/events
 	Comment   string
-	Result    json.RawMessage // what the call returned; only with Happened
+	Result    json.RawMessage // what the call returned, with Happened; the answer, with Answered
 	Digest    events.Digest   // what the person saw; empty when the door did not show one
 	By        string
 	Door      string
@@ -42,11 +42,12 @@ const (
 	Gone      Outcome = "withdrawn"  // nobody needs the answer any more
 	Mismatch  Outcome = "mismatch"   // the person confirmed something else than was asked
 	WrongKind Outcome = "wrong_kind" // the decision does not answer this kind of question
+	Unfit     Outcome = "unfit"      // the answer is not one that the question allows
 )
 
 var spellings = map[string]string{
 	"approve": events.Approve, "reject": events.Reject,
-	"not-happened": events.NotHappened, "give-up": events.GiveUp,
+	"not-happened": events.NotHappened, "give-up": events.GiveUp, "answer": events.Answered,
 }
 
 // ParseDecision reads a decision as people and programs write it: "approve" and
@@ -56,10 +57,10 @@ func ParseDecision(s string) (string, error) {
 		s = to
 	}
 	switch s {
-	case events.Approve, events.Reject, events.Happened, events.NotHappened, events.GiveUp:
+	case events.Approve, events.Reject, events.Happened, events.NotHappened, events.GiveUp, events.Answered:
 		return s, nil
 	}
-	return "", fmt.Errorf("%w: decision is %q, want approve or reject for an action, happened, not_happened or give_up for a doubt", ErrInvalid, s)
+	return "", fmt.Errorf("%w: decision is %q, want approve or reject for an action, happened, not_happened or give_up for a doubt, answer for a question", ErrInvalid, s)
 }
 
 // Check finds what is wrong with an attempt by itself. Every error is ErrInvalid.
@@ -81,8 +82,8 @@ func (a Attempt) Check() error {
 	}
 	if a.Result != nil {
 		switch {
-		case a.Decision != events.Happened:
-			bad("a result belongs to the decision happened only")
+		case a.Decision != events.Happened && a.Decision != events.Answered:
+			bad("a result belongs to the decisions happened and answer only")
 		case len(a.Result) > MaxResultBytes:
 			bad("result has %d bytes, at most %d are kept", len(a.Result), MaxResultBytes)
 		default:
@@ -90,6 +91,9 @@ func (a Attempt) Check() error {
 				bad("result: %v", err)
 			}
 		}
+	}
+	if a.Decision == events.Answered && a.Result == nil {
+		bad("an answer needs a result: the answer itself, as JSON")
 	}
 	if a.By == "" {
 		bad("nobody decided: the principal is empty")
@@ -104,13 +108,18 @@ func Answers(kind, decision string) bool {
 		return kind == events.ApprovalAction
 	case events.Happened, events.NotHappened, events.GiveUp:
 		return kind == events.ApprovalDoubt
+	case events.Answered:
+		return kind == events.ApprovalQuestion
 	}
 	return false
 }
 
 func choices(kind string) string {
-	if kind == events.ApprovalDoubt {
+	switch kind {
+	case events.ApprovalDoubt:
 		return "happened, not_happened or give_up"
+	case events.ApprovalQuestion:
+		return "answer, with a result"
 	}
 	return "approve or reject"
 }
@@ -129,6 +138,9 @@ func Judge(r Request, a Attempt, now time.Time) Outcome {
 	case StatePending:
 		if !now.Before(r.ExpiresAt) {
 			return TooLate
+		}
+		if unfit(r.Question, a.Result) != "" {
+			return Unfit
 		}
 		return Decided
 	case events.Expired:

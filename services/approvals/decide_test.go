@@ -23,6 +23,12 @@ func TestJudge(t *testing.T) {
 	happened := ended(doubt, events.Happened)
 	happened.Result = json.RawMessage(`{"id": 9007199254740993}`)
 
+	asksAnything := Request{Kind: events.ApprovalQuestion, State: StatePending, ExpiresAt: expires, Question: &events.Question{Text: "?"}}
+	choice := asksAnything
+	choice.Question = &events.Question{Text: "?", Choices: []string{"a", "b"}}
+	answered := ended(asksAnything, events.Answered)
+	answered.Result = json.RawMessage(`9007199254740993`)
+
 	for name, tc := range map[string]struct {
 		request Request
 		attempt Attempt
@@ -45,6 +51,15 @@ func TestJudge(t *testing.T) {
 		"another digest than was asked is a mismatch":     {action, Attempt{Decision: events.Approve, Digest: "sha256:bb"}, asked, Mismatch},
 		"the same result in another spelling is a repeat": {happened, Attempt{Decision: events.Happened, Result: json.RawMessage(`{"id":9007199254740993}`)}, asked, Repeated},
 		"a result that differs in its last digit is not":  {happened, Attempt{Decision: events.Happened, Result: json.RawMessage(`{"id":9007199254740992}`)}, asked, Lost},
+		"a question is answered":                          {asksAnything, Attempt{Decision: events.Answered, Result: json.RawMessage(`1`)}, asked, Decided},
+		"a question is not approved":                      {asksAnything, Attempt{Decision: events.Approve}, asked, WrongKind},
+		"a question is not rejected":                      {asksAnything, Attempt{Decision: events.Reject}, asked, WrongKind},
+		"an action is not answered":                       {action, Attempt{Decision: events.Answered, Result: json.RawMessage(`1`)}, asked, WrongKind},
+		"an answer that is one of the choices":            {choice, Attempt{Decision: events.Answered, Result: json.RawMessage(`"b"`)}, asked, Decided},
+		"an answer that is none of the choices":           {choice, Attempt{Decision: events.Answered, Result: json.RawMessage(`"c"`)}, asked, Unfit},
+		"an unfit answer after the expiry is late":        {choice, Attempt{Decision: events.Answered, Result: json.RawMessage(`"c"`)}, expires, TooLate},
+		"the same answer in another spelling is a repeat": {answered, Attempt{Decision: events.Answered, Result: json.RawMessage(`9007199254740993.0`)}, asked, Repeated},
+		"an answer with another last digit has lost":      {answered, Attempt{Decision: events.Answered, Result: json.RawMessage(`9007199254740992`)}, asked, Lost},
 		"a repeat may leave the result out":               {happened, Attempt{Decision: events.Happened}, asked, Repeated},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,6 +88,8 @@ func TestAttemptCheck(t *testing.T) {
 		"a result that is broken":                {Attempt{Decision: events.Happened, By: "ann", Result: json.RawMessage(`{`)}, "result"},
 		"a result with an escaped NUL":           {Attempt{Decision: events.Happened, By: "ann", Result: json.RawMessage(`"\u0000"`)}, "NUL"},
 		"a result over the limit":                {Attempt{Decision: events.Happened, By: "ann", Result: json.RawMessage(`"` + strings.Repeat("x", 64<<10) + `"`)}, "bytes"},
+		"an answer without a result":             {Attempt{Decision: events.Answered, By: "ann"}, "result"},
+		"an answer":                              {Attempt{Decision: events.Answered, By: "ann", Result: json.RawMessage(`"x"`)}, ""},
 		"a decision without a principal":         {Attempt{Decision: events.Approve}, "principal"},
 		"what did happen, with what it returned": {Attempt{Decision: events.Happened, By: "ann", Result: json.RawMessage(`{"id":1}`)}, ""},
 	} {
@@ -94,7 +111,7 @@ func TestParseDecision(t *testing.T) {
 	for in, want := range map[string]string{
 		"approve": events.Approve, "approved": events.Approve, "reject": events.Reject, "rejected": events.Reject,
 		"happened": events.Happened, "not_happened": events.NotHappened, "not-happened": events.NotHappened,
-		"give_up": events.GiveUp, "give-up": events.GiveUp,
+		"give_up": events.GiveUp, "give-up": events.GiveUp, "answer": events.Answered, "answered": events.Answered,
 	} {
 		if got, err := ParseDecision(in); err != nil || got != want {
 			t.Errorf("ParseDecision(%q) = %q, %v; want %q", in, got, err, want)
@@ -137,10 +154,28 @@ func TestAskOf(t *testing.T) {
 		t.Errorf("args = %s, digits changed", a.Args)
 	}
 	for name, spoil := range map[string]func(*events.AskApproval){
-		"no id":             func(b *events.AskApproval) { b.ApprovalID = "" },
-		"an id with a dot":  func(b *events.AskApproval) { b.ApprovalID = "a.b" },
-		"no run":            func(b *events.AskApproval) { b.RunID = "" },
-		"an unknown kind":   func(b *events.AskApproval) { b.Kind = "question" },
+		"no id":            func(b *events.AskApproval) { b.ApprovalID = "" },
+		"an id with a dot": func(b *events.AskApproval) { b.ApprovalID = "a.b" },
+		"no run":           func(b *events.AskApproval) { b.RunID = "" },
+		"an unknown kind":  func(b *events.AskApproval) { b.Kind = "riddle" },
+		"a question without text": func(b *events.AskApproval) {
+			b.Kind = events.ApprovalQuestion
+			b.Question = &events.Question{Text: " "}
+		},
+		"a question without one":    func(b *events.AskApproval) { b.Kind = events.ApprovalQuestion },
+		"an action with a question": func(b *events.AskApproval) { b.Question = &events.Question{Text: "?"} },
+		"NUL in a question": func(b *events.AskApproval) {
+			b.Kind = events.ApprovalQuestion
+			b.Question = &events.Question{Text: "a\x00"}
+		},
+		"a schema that is none": func(b *events.AskApproval) {
+			b.Kind = events.ApprovalQuestion
+			b.Question = &events.Question{Text: "?", Schema: json.RawMessage(`{"type":"no"}`)}
+		},
+		"more choices than are shown": func(b *events.AskApproval) {
+			b.Kind = events.ApprovalQuestion
+			b.Question = &events.Question{Text: "?", Choices: make([]string, 51)}
+		},
 		"no namespace":      func(b *events.AskApproval) { b.Namespace = "" },
 		"NUL in a label":    func(b *events.AskApproval) { b.Labels = map[string]string{"a": "b\x00"} },
 		"NUL in the text":   func(b *events.AskApproval) { b.Summary = "a\x00" },

@@ -20,6 +20,7 @@ var (
 type Conflict struct {
 	Outcome Outcome // never Decided or Repeated
 	Request Request // as it stands
+	Detail  string  // with Unfit: why
 }
 
 // Error says who decided, when and through which door, and what to do next.
@@ -39,6 +40,8 @@ func (c *Conflict) Error() string {
 		return fmt.Sprintf("approval %s was withdrawn at %s (%s); nothing was done", r.ID, stamp(r.DecidedAt), r.WithdrawReason)
 	case Mismatch:
 		return fmt.Sprintf("approval %s asks about %s, not about the digest you confirmed; show it again and decide what you see", r.ID, r.Digest)
+	case Unfit:
+		return fmt.Sprintf("approval %s is not answered: %s", r.ID, c.Detail)
 	case WrongKind:
 		return fmt.Sprintf("approval %s is of kind %s: decide %s", r.ID, r.Kind, choices(r.Kind))
 	}

@@ -66,8 +66,16 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 	if b.Namespace == "" {
 		bad("namespace is empty")
 	}
-	if b.Kind != events.ApprovalAction && b.Kind != events.ApprovalDoubt {
-		bad("kind is %q, want %s or %s", b.Kind, events.ApprovalAction, events.ApprovalDoubt)
+	if b.Kind != events.ApprovalAction && b.Kind != events.ApprovalDoubt && b.Kind != events.ApprovalQuestion {
+		bad("kind is %q, want %s, %s or %s", b.Kind, events.ApprovalAction, events.ApprovalDoubt, events.ApprovalQuestion)
+	}
+	switch asks := b.Kind == events.ApprovalQuestion; {
+	case asks != (b.Question != nil):
+		bad("a question belongs to the kind %s, and to no other", events.ApprovalQuestion)
+	case asks:
+		if err := checkQuestion(b.Question); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	args := b.Args
 	if len(args) == 0 {
@@ -89,7 +97,7 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 		Request: Request{
 			ID: b.ApprovalID, Namespace: b.Namespace, Kind: b.Kind, RunID: b.RunID, CallID: b.CallID,
 			Agent: b.Agent, Tool: b.Tool, ToolDigest: b.ToolDigest, Args: args, Digest: b.Digest,
-			Epoch: b.Epoch, Key: b.Key, Summary: b.Summary, Labels: b.Labels,
+			Epoch: b.Epoch, Key: b.Key, Summary: b.Summary, Labels: b.Labels, Question: b.Question,
 		},
 		Cause:        cause,
 		ExpiresAfter: period(b.ExpiresAfterMs, DefaultExpiry),

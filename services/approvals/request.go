@@ -24,7 +24,7 @@ const StatePending = "pending"
 type Request struct {
 	ID         events.ApprovalID
 	Namespace  string
-	Kind       string // events.ApprovalAction or events.ApprovalDoubt
+	Kind       string // events.ApprovalAction, ApprovalDoubt or ApprovalQuestion
 	RunID      events.RunID
 	CallID     events.CallID
 	Agent      string
@@ -36,13 +36,14 @@ type Request struct {
 	Key        string
 	Summary    string
 	Labels     map[string]string
+	Question   *events.Question // with events.ApprovalQuestion
 
 	State     string
 	Decision  string // State once it is not pending
 	DecidedBy string // empty for an expiry and a withdrawal
 	Door      string // "api"
 	Comment   string
-	Result    json.RawMessage // with events.Happened
+	Result    json.RawMessage // with events.Happened and events.Answered
 
 	CreatedAt  time.Time
 	ExpiresAt  time.Time

@@ -80,7 +80,11 @@ func (s *Service) Decide(ctx context.Context, a Attempt) (r Request, repeated bo
 	case Repeated:
 		return r, true, nil
 	}
-	return r, false, &Conflict{Outcome: outcome, Request: r}
+	c := &Conflict{Outcome: outcome, Request: r}
+	if outcome == Unfit {
+		c.Detail = unfit(r.Question, a.Result)
+	}
+	return r, false, c
 }
 
 // Get returns one request; ErrNotFound.

@@ -62,7 +62,7 @@ type RunFilter struct {
 // Pending is one thing that a run waits for.
 type Pending struct {
 	Item   string
-	Kind   string // model, tool, approval, doubt, signal, child, or a newer runner's
+	Kind   string // model, tool, approval, doubt, question, signal, timer, child, started, or a newer runner's
 	State  string
 	Since  time.Time
 	Detail string // tool name, child run id, or the signal as JSON
@@ -82,6 +82,7 @@ type Approval struct {
 	Tool      string
 	Args      json.RawMessage
 	Summary   string
+	Question  *events.Question // of the kind question
 	State     string
 	CreatedAt time.Time
 	ExpiresAt time.Time

@@ -53,7 +53,7 @@ type Reason struct {
 
 // Wait is one thing that must happen before the run goes on.
 type Wait struct {
-	Kind   string // queue, model, tool, approval, doubt, signal, child
+	Kind   string // queue, model, tool, approval, doubt, question, signal, timer, child
 	ID     string // approval id, child run id; empty for the rest
 	Name   string // tool or signal
 	Since  time.Time
@@ -135,7 +135,7 @@ func (s Situation) waits() []Wait {
 	var childSince time.Time
 	for _, p := range s.Pending {
 		switch p.Kind {
-		case "approval", "doubt":
+		case "approval", "doubt", "question":
 			out = append(out, s.person(p))
 		case "tool":
 			w := Wait{Kind: p.Kind, Name: p.Detail, Since: p.Since,
@@ -156,6 +156,9 @@ func (s Situation) waits() []Wait {
 			}
 		case "signal":
 			out = append(out, signalled(p))
+		case "timer":
+			out = append(out, asleep(p))
+		case "started": // a child run that it does not wait for
 		case "model":
 			out = append(out, s.model(p))
 		default: // of a runner newer than this console
@@ -193,7 +196,7 @@ func rank(kind string) int {
 	switch kind {
 	case "approval":
 		return 0
-	case "doubt":
+	case "doubt", "question":
 		return 1
 	case "signal":
 		return 2
@@ -201,8 +204,10 @@ func rank(kind string) int {
 		return 3
 	case "child":
 		return 4
+	case "timer":
+		return 5
 	}
-	return 5
+	return 6
 }
 
 // signalled reads a wait for a signal from its row's detail.
@@ -226,6 +231,16 @@ func signalled(p Pending) Wait {
 	return w
 }
 
+// asleep reads when a sleeping call wakes from its row's detail.
+func asleep(p Pending) Wait {
+	w := Wait{Kind: p.Kind, Since: p.Since}
+	if until, err := time.Parse(time.RFC3339Nano, p.Detail); err == nil {
+		w.Until = until
+	}
+	w.Phrase = fmt.Sprintf("sleeping since %s, until %s", at(p.Since), at(w.Until))
+	return w
+}
+
 func (s Situation) person(p Pending) Wait {
 	_, id, _ := strings.Cut(p.Item, "/")
 	w := Wait{Kind: p.Kind, ID: id, Name: p.Detail, Since: p.Since}
@@ -237,6 +252,9 @@ func (s Situation) person(p Pending) Wait {
 	w.Phrase = fmt.Sprintf("waiting for approval %s of %s since %s", id, p.Detail, at(w.Since))
 	if p.Kind == "doubt" {
 		w.Phrase = fmt.Sprintf("waiting for a person to say whether %s happened (approval %s) since %s", p.Detail, id, at(w.Since))
+	}
+	if p.Kind == "question" {
+		w.Phrase = fmt.Sprintf("waiting for a person's answer to %s (approval %s) since %s", p.Detail, id, at(w.Since))
 	}
 	if !w.Until.IsZero() {
 		w.Phrase += ", expires " + at(w.Until)

@@ -82,6 +82,18 @@ func TestWhy(t *testing.T) {
 			in:   Situation{Run: run("waiting"), Workers: all, Pending: []Pending{{Item: "approval/d1", Kind: "doubt", Detail: "propose_price", Since: t0}}},
 			want: "waiting for a person to say whether propose_price happened (approval d1) since 2026-03-05 02:14:00 UTC", wantKinds: []string{"doubt"},
 		},
+		"waits for an answer": {
+			in: Situation{Run: run("waiting"), Workers: all, Pending: []Pending{{Item: "approval/q1", Kind: "question", Detail: "ask_pricing", Since: t0}},
+				Approvals: []Approval{{ID: "q1", CreatedAt: t0.Add(time.Second), ExpiresAt: now}}},
+			want:      "waiting for a person's answer to ask_pricing (approval q1) since 2026-03-05 02:14:01 UTC, expires 2026-03-05 07:42:00 UTC",
+			wantKinds: []string{"question"},
+		},
+		"sleeps, beside a child that nothing waits for": {
+			in: Situation{Run: run("waiting"), Workers: all, Pending: []Pending{
+				{Item: "child/call/2-1", Kind: "started", Since: t0}, {Item: "timer/x", Kind: "timer", Detail: "2026-03-08T02:14:00Z", Since: t0}}},
+			want:      "sleeping since 2026-03-05 02:14:00 UTC, until 2026-03-08 02:14:00 UTC",
+			wantKinds: []string{"timer"},
+		},
 		"waits for children as one": {
 			in: Situation{Run: run("waiting"), Workers: all, Pending: []Pending{
 				{Item: "child/check/1", Kind: "child", Since: t0.Add(time.Second)}, {Item: "child/check/0", Kind: "child", Since: t0}}},

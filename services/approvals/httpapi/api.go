@@ -46,14 +46,15 @@ const (
 	codeWithdrawn = "approval_withdrawn"
 	codeMismatch  = "digest_mismatch"
 	codeWrongKind = "wrong_decision" // 422
+	codeUnfit     = "unfit_answer"   // 422
 )
 
 type api struct{ service *approvals.Service }
 
 type listInput struct {
 	door.PageInput
-	State string `query:"state" default:"pending" enum:"pending,approved,rejected,happened,not_happened,give_up,expired,withdrawn,all"`
-	Kind  string `query:"kind" enum:"action,doubt"`
+	State string `query:"state" default:"pending" enum:"pending,approved,rejected,happened,not_happened,give_up,answered,expired,withdrawn,all"`
+	Kind  string `query:"kind" enum:"action,doubt,question"`
 	Run   string `query:"run" doc:"id of a run"`
 }
 
@@ -104,9 +105,9 @@ func (a api) get(ctx context.Context, in *getInput) (*getOutput, error) {
 type decideInput struct {
 	ID   string `path:"id"`
 	Body struct {
-		Decision string          `json:"decision" doc:"approve or reject for an action; happened, not_happened or give_up for a doubt"`
+		Decision string          `json:"decision" doc:"approve or reject for an action; happened, not_happened or give_up for a doubt; answer for a question"`
 		Comment  string          `json:"comment,omitempty" doc:"at most 4,000 characters; the model reads the reason of a rejection"`
-		Result   json.RawMessage `json:"result,omitempty" doc:"with happened: what the call returned"`
+		Result   json.RawMessage `json:"result,omitempty" doc:"with happened: what the call returned; with answer: the answer, any JSON of at most 64 KiB that the question allows"`
 		Digest   string          `json:"digest,omitempty" doc:"the digest that was shown; a request that asks about something else is not decided"`
 	}
 }
@@ -156,6 +157,8 @@ func problem(id string, err error) error {
 			return door.Error(http.StatusConflict, codeWithdrawn, c.Error())
 		case approvals.Mismatch:
 			return door.Error(http.StatusConflict, codeMismatch, c.Error())
+		case approvals.Unfit:
+			return door.Error(http.StatusUnprocessableEntity, codeUnfit, c.Error())
 		case approvals.WrongKind:
 			return door.Error(http.StatusUnprocessableEntity, codeWrongKind, c.Error())
 		}

@@ -144,7 +144,7 @@ func TestEveryOutcomeHasItsAnswer(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[approvals.Outcome]string{
 		approvals.Lost: "409 already_decided", approvals.TooLate: "409 approval_expired", approvals.Gone: "409 approval_withdrawn",
-		approvals.Mismatch: "409 digest_mismatch", approvals.WrongKind: "422 wrong_decision",
+		approvals.Mismatch: "409 digest_mismatch", approvals.WrongKind: "422 wrong_decision", approvals.Unfit: "422 unfit_answer",
 	} {
 		p, ok := errors.AsType[*door.Problem](problem("a1", &approvals.Conflict{Outcome: outcome}))
 		if !ok {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/approvals"
 )
 
@@ -11,8 +12,8 @@ import (
 type Approval struct {
 	ApprovalID     string            `json:"approval_id"`
 	Namespace      string            `json:"namespace"`
-	Kind           string            `json:"kind" enum:"action,doubt" doc:"action: may this call run? doubt: did this call happen?"`
-	State          string            `json:"state" enum:"pending,approved,rejected,happened,not_happened,give_up,expired,withdrawn"`
+	Kind           string            `json:"kind" enum:"action,doubt,question" doc:"action: may this call run? doubt: did this call happen? question: what is the answer?"`
+	State          string            `json:"state" enum:"pending,approved,rejected,happened,not_happened,give_up,answered,expired,withdrawn"`
 	Summary        string            `json:"summary" doc:"one plain sentence for the person who decides"`
 	RunID          string            `json:"run_id"`
 	CallID         string            `json:"call_id"`
@@ -24,6 +25,7 @@ type Approval struct {
 	Epoch          int64             `json:"epoch,omitempty"`
 	Key            string            `json:"key,omitempty" doc:"of the effect in the ledger"`
 	Labels         map[string]string `json:"labels,omitempty"`
+	Question       *Question         `json:"question,omitempty" doc:"what is asked, of a question"`
 	CreatedAt      time.Time         `json:"created_at"`
 	ExpiresAt      time.Time         `json:"expires_at"`
 	DecidedAt      time.Time         `json:"decided_at,omitzero"`
@@ -39,11 +41,26 @@ type Approval struct {
 	LandedAt       time.Time         `json:"landed_at,omitzero" doc:"when the runner was seen to have recorded the decision"`
 }
 
+// Question is what a person is asked for an answer.
+type Question struct {
+	Text    string          `json:"text" doc:"as the model wrote it"`
+	Choices []string        `json:"choices,omitempty" doc:"the answer is one of them, as a JSON string"`
+	To      string          `json:"to,omitempty" doc:"who is asked, in words"`
+	Schema  json.RawMessage `json:"schema,omitempty" doc:"a JSON Schema that the answer must fit"`
+}
+
+func question(q *events.Question) *Question {
+	if q == nil {
+		return nil
+	}
+	return &Question{Text: q.Text, Choices: q.Choices, To: q.To, Schema: q.Schema}
+}
+
 func show(r approvals.Request) Approval {
 	return Approval{
 		ApprovalID: string(r.ID), Namespace: r.Namespace, Kind: r.Kind, State: r.State, Summary: r.Summary,
 		RunID: string(r.RunID), CallID: string(r.CallID), Agent: r.Agent, Tool: r.Tool, ToolDigest: string(r.ToolDigest),
-		Args: r.Args, Digest: string(r.Digest), Epoch: r.Epoch, Key: r.Key, Labels: r.Labels,
+		Args: r.Args, Digest: string(r.Digest), Epoch: r.Epoch, Key: r.Key, Labels: r.Labels, Question: question(r.Question),
 		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, DecidedAt: r.DecidedAt, DecidedBy: r.DecidedBy,
 		Door: r.Door, Comment: r.Comment, Result: r.Result, ValidUntil: r.ValidUntil,
 		WithdrawReason: r.WithdrawReason, UnusedAt: r.UnusedAt, UnusedReason: r.UnusedReason,

@@ -14,7 +14,7 @@ import (
 const columns = `approval_id, namespace, kind, run_id, call_id, agent, tool, tool_digest, args::text, digest,
 	epoch, key, summary, labels::text, state, decided_by, door, comment, result::text,
 	created_at, expires_at, decided_at, valid_until, withdraw_reason, unused_at, unused_reason,
-	announced_at, announce_count, landed_at`
+	announced_at, announce_count, landed_at, question::text`
 
 // row is one asked request as the database has it.
 type row struct {
@@ -32,6 +32,7 @@ type row struct {
 	AnnouncedAt                                *time.Time
 	AnnounceCount                              int
 	LandedAt                                   *time.Time
+	Question                                   *string
 }
 
 func (r row) request() (approvals.Request, error) {
@@ -52,6 +53,11 @@ func (r row) request() (approvals.Request, error) {
 	}
 	if r.Result != nil {
 		out.Result = json.RawMessage(*r.Result)
+	}
+	if r.Question != nil {
+		if err := json.Unmarshal([]byte(*r.Question), &out.Question); err != nil {
+			return approvals.Request{}, fmt.Errorf("question of approval %s: %w", r.ApprovalID, err)
+		}
 	}
 	if err := json.Unmarshal([]byte(r.Labels), &out.Labels); err != nil {
 		return approvals.Request{}, fmt.Errorf("labels of approval %s: %w", r.ApprovalID, err)

@@ -37,17 +37,17 @@ const askSQL = `
 WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now)
 INSERT INTO approvals.requests AS r (
 	approval_id, namespace, run_id, kind, call_id, agent, tool, tool_digest, args, digest, epoch, key, summary, labels,
-	ask_cause, asked_at, created_at, expires_at, valid_for)
+	ask_cause, asked_at, created_at, expires_at, valid_for, question)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text::json, $10::text,
 	$11::bigint, $12::text, $13::text, $14::text::jsonb, $15::text, t.now, t.now,
-	t.now + $16::bigint * interval '1 millisecond', $17::bigint * interval '1 millisecond'
+	t.now + $16::bigint * interval '1 millisecond', $17::bigint * interval '1 millisecond', $18::text::json
 FROM t
 ON CONFLICT (approval_id) DO UPDATE SET -- a withdrawal came first and keeps its state
 	kind = EXCLUDED.kind, call_id = EXCLUDED.call_id, agent = EXCLUDED.agent, tool = EXCLUDED.tool,
 	tool_digest = EXCLUDED.tool_digest, args = EXCLUDED.args, digest = EXCLUDED.digest, epoch = EXCLUDED.epoch,
 	key = EXCLUDED.key, summary = EXCLUDED.summary, labels = EXCLUDED.labels, ask_cause = EXCLUDED.ask_cause,
 	asked_at = EXCLUDED.asked_at, expires_at = EXCLUDED.expires_at, valid_for = EXCLUDED.valid_for,
-	namespace = EXCLUDED.namespace
+	namespace = EXCLUDED.namespace, question = EXCLUDED.question
 WHERE r.asked_at IS NULL AND r.run_id = EXCLUDED.run_id
 RETURNING ` + columns
 
@@ -63,9 +63,17 @@ func (s *Store) Ask(ctx context.Context, a approvals.Ask) (approvals.Request, bo
 			return approvals.Request{}, false, fault.Terminal("data", err)
 		}
 	}
+	var question *string
+	if a.Question != nil {
+		raw, err := events.Marshal(a.Question)
+		if err != nil {
+			return approvals.Request{}, false, fault.Terminal("data", err)
+		}
+		question = new(string(raw))
+	}
 	r, err := one(s.pool.Query(ctx, askSQL, a.ID, a.Namespace, a.RunID, a.Kind, a.CallID, a.Agent, a.Tool, a.ToolDigest,
 		string(a.Args), a.Digest, a.Epoch, a.Key, a.Summary, string(labels), a.Cause,
-		a.ExpiresAfter.Milliseconds(), a.ValidFor.Milliseconds()))
+		a.ExpiresAfter.Milliseconds(), a.ValidFor.Milliseconds(), question))
 	if err == nil {
 		return r, false, nil
 	}

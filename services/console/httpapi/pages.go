@@ -206,6 +206,7 @@ type approvalRow struct {
 	RunID                      events.RunID
 	Kind, Agent, Tool, Summary string
 	Args                       string
+	Question                   *events.Question
 	CreatedAt, ExpiresAt       time.Time
 }
 
@@ -219,7 +220,7 @@ func (a *api) approvalsPage(w http.ResponseWriter, r *http.Request) error {
 		open = open[:pageApprovals]
 	}
 	for _, q := range open {
-		data.Approvals = append(data.Approvals, approvalRow{q.ID, q.RunID, q.Kind, q.Agent, q.Tool, q.Summary, pretty(q.Args), q.CreatedAt, q.ExpiresAt})
+		data.Approvals = append(data.Approvals, approvalRow{q.ID, q.RunID, q.Kind, q.Agent, q.Tool, q.Summary, pretty(q.Args), q.Question, q.CreatedAt, q.ExpiresAt})
 	}
 	return render(w, http.StatusOK, "approvals", data)
 }

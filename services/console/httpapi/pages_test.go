@@ -28,6 +28,10 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 	approval := string(id) + "-2-0-a2"
 	r.exec(`INSERT INTO approvals.requests (approval_id, namespace, run_id, kind, call_id, agent, tool, tool_digest, args, digest, summary, ask_cause, asked_at, created_at, expires_at, valid_for)
 		VALUES ($1, 'default', $2, 'action', 'c', $3, $3, 'd', to_json($3::text), 'd', $3, 'ask:' || $1, clock_timestamp(), clock_timestamp(), clock_timestamp() + interval '1 h', interval '1 h')`, approval, id, evil)
+	question := string(id) + "-2-1-q2"
+	r.exec(`INSERT INTO approvals.requests (approval_id, namespace, run_id, kind, call_id, agent, tool, tool_digest, args, digest, summary, ask_cause, asked_at, created_at, expires_at, valid_for, question)
+		VALUES ($1, 'default', $2, 'question', 'c', $3, $3, 'd', to_json($3::text), 'd', $3, 'ask:' || $1, clock_timestamp(), clock_timestamp(), clock_timestamp() + interval '1 h', interval '1 h',
+			json_build_object('text', $3::text, 'to', $3::text, 'choices', json_build_array($3::text)))`, question, id, evil)
 
 	for _, path := range []string{"/", "/?status=waiting&agent=" + url.QueryEscape(evil), "/ui/runs/" + string(id), "/ui/approvals", httpapi.SignInPath} {
 		status, header, raw := r.do("GET", path, doortest.Token(authn.Operator), "")
@@ -42,6 +46,8 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 	}
 	if _, _, raw := r.do("GET", "/ui/approvals", doortest.Token(authn.Viewer), ""); !strings.Contains(raw, "holdfast approvals approve "+approval) {
 		t.Error("the inbox does not say how to approve")
+	} else if !strings.Contains(raw, "holdfast approvals answer "+question) || strings.Contains(raw, "holdfast approvals approve "+question) {
+		t.Error("the inbox does not say how to answer a question")
 	}
 	if _, _, raw := r.do("GET", "/ui/runs/"+string(id), doortest.Token(authn.Viewer), ""); strings.Contains(raw, "<form") {
 		t.Error("a viewer is offered a button")

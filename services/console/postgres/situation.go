@@ -19,7 +19,7 @@ SELECT item, kind, state, since, detail, coalesce(pool, ''),
  WHERE run_id = $1 AND namespace = $2
  ORDER BY since, item LIMIT 1000`
 
-const approvalColumns = `approval_id, kind, run_id, agent, tool, args, summary, state, created_at, expires_at`
+const approvalColumns = `approval_id, kind, run_id, agent, tool, args, summary, state, created_at, expires_at, question`
 
 const approvalsOfRun = `
 SELECT ` + approvalColumns + `
@@ -145,7 +145,7 @@ func scanApproval(row pgx.CollectableRow) (console.Approval, error) {
 	var a console.Approval
 	var args *json.RawMessage
 	var expires *time.Time
-	err := row.Scan(&a.ID, &a.Kind, &a.RunID, &a.Agent, &a.Tool, &args, &a.Summary, &a.State, &a.CreatedAt, &expires)
+	err := row.Scan(&a.ID, &a.Kind, &a.RunID, &a.Agent, &a.Tool, &args, &a.Summary, &a.State, &a.CreatedAt, &expires, &a.Question)
 	a.Args, a.ExpiresAt, a.CreatedAt = raw(args), orZero(expires), a.CreatedAt.UTC()
 	return a, err
 }
