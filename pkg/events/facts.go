@@ -18,6 +18,8 @@ const (
 	FactTimerFired      = "timer_fired"     // body: TimerFired
 	FactSignalReceived  = "signal_received" // body: Signal
 	FactSignalTaken     = "signal_taken"
+	FactPlanChanged     = "plan_changed"
+	FactFactsChanged    = "facts_changed"
 	FactCancelRequested = "cancel_requested" // body: Cancelling
 	FactPaused          = "paused"
 	FactResumed         = "resumed"
@@ -126,6 +128,7 @@ const (
 	RouteAnswer = "answer" // answered here without acting: refused, unknown tool, over budget
 	RouteHold   = "hold"   // the run was paused when the answer came; sent or asked by the resume
 	RouteWait   = "wait"   // waits here for a signal; nothing is sent
+	RouteHere   = "here"   // a built-in of the runner: a row of its own, behind this one, says what follows
 )
 
 // AskedCall is one tool call of an answer and where it went.
@@ -140,6 +143,8 @@ type AskedCall struct {
 	Bind       Digest          `json:"bind,omitempty"`        // RouteAsk: what a yes is bound to
 	Problem    *Problem        `json:"problem,omitempty"`     // RouteAnswer
 	Wait       *SignalWait     `json:"wait,omitempty"`        // RouteWait, and RouteHold of such a call
+	// Builtin names the runner's built-in that the call is of, whatever its route.
+	Builtin string `json:"builtin,omitempty"`
 }
 
 // SignalWait is what a call waits for.

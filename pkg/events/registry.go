@@ -53,6 +53,8 @@ func Facts() []FactKind {
 		{FactTimerFired, "A timer of the run fell due.", body[TimerFired]},
 		{FactSignalReceived, "Data came from outside, and is kept until a call takes it.", body[Signal]},
 		{FactSignalTaken, "A call that waited for a signal has it as its result.", body[SignalTaken]},
+		{FactPlanChanged, "A call of the model wrote, changed or read the run's plan, and has its result.", body[PlanChanged]},
+		{FactFactsChanged, "A call of the model wrote, removed or read facts that the run keeps by name, and has its result.", body[FactsChanged]},
 		{FactCancelRequested, "Somebody cancelled the run; what had not begun is taken back.", body[Cancelling]},
 		{FactPaused, "The run stands still: an operator or a budget holds it.", body[Paused]},
 		{FactResumed, "The pause is over.", body[Resumed]},

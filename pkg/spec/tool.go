@@ -11,11 +11,7 @@ const (
 	EffectWrite      = "write"      // must not repeat
 )
 
-// BuiltinFetchPage reads the page at args.url as text.
-const BuiltinFetchPage = "fetch_page"
-
-// Builtins are the tools that come with the product.
-var Builtins = []string{BuiltinFetchPage}
+var effects = []string{EffectRead, EffectIdempotent, EffectWrite}
 
 // DefaultPool is the worker pool of a tool that names none.
 const DefaultPool = "default"
@@ -26,6 +22,8 @@ const MaxToolOutput = 256 << 10
 // Tool is something an agent's model may call.
 type Tool struct {
 	Metadata    `json:"-"`
+	// Description, Input and Effect are the built-in's own when its document
+	// leaves them out.
 	Description string  `json:"description"` // the model reads it
 	Input       *Schema `json:"input"`       // of the arguments; an object
 	Effect      string  `json:"effect"`      // EffectRead, EffectIdempotent or EffectWrite
@@ -54,6 +52,7 @@ type Tool struct {
 }
 
 func (t *Tool) fill() {
+	t.fillBuiltin()
 	if t.InDoubt.Default == "" {
 		t.InDoubt.Default = defaultDoubt(t.Effect)
 	}
@@ -87,15 +86,17 @@ func (t *Tool) fill() {
 }
 
 func (t *Tool) check(d *decoder, s spot) {
+	if t.Builtin != "" {
+		t.checkBuiltin(d, s)
+	}
 	d.require(s.at("description"), t.Description != "", "the model reads it to decide when to call the tool")
 	d.text(s.at("description"), t.Description, 16<<10)
 	d.require(s.at("input"), t.Input != nil, "a JSON Schema of the arguments, type: object")
-	if t.Input != nil && t.Input.raw != nil {
+	if n := s.n.get("input"); n != nil && n.kind != nullNode && t.Input != nil && t.Input.raw != nil {
 		if kind := s.at("input").n.get("type"); kind == nil || kind.text != "object" {
 			d.fail(s.at("input"), "must have type: object; models call tools with an object of arguments")
 		}
 	}
-	effects := []string{EffectRead, EffectIdempotent, EffectWrite}
 	d.require(s.at("effect"), t.Effect != "", "read (changes nothing), idempotent (may repeat) or write (must not repeat)")
 	known := t.Effect != "" && d.oneOf(s.at("effect"), t.Effect, effects...)
 	if t.Key != nil {
@@ -128,9 +129,6 @@ func (t *Tool) check(d *decoder, s spot) {
 	}
 	if t.NATS != nil {
 		t.NATS.check(d, s.at("nats"))
-	}
-	if t.Builtin != "" && d.oneOf(s.at("builtin"), t.Builtin, Builtins...) && known && t.Effect != EffectRead {
-		d.fail(s.at("effect"), "%s only reads: effect must be read", t.Builtin)
 	}
 }
 

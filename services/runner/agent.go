@@ -81,7 +81,7 @@ func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (De
 	begun := s.ToolCalls
 	for i, call := range a.Calls {
 		asked := s.judgeCall(plan, a, call, i, begun)
-		if asked.Route == events.RouteSend {
+		if asked.Route == events.RouteSend && countsAsCall(plan.Tools[call.Tool].Builtin) {
 			begun++
 		}
 		body.Calls = append(body.Calls, asked)
@@ -128,11 +128,16 @@ func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, begun
 	if bad := tool.Input.Validate(args); len(bad) > 0 {
 		return refuse("invalid_arguments", "the arguments break the schema of %s: %s; nothing was called", call.Tool, violations(bad))
 	}
+	if own := tool.AnsweredByRunner(); own != nil {
+		if bad := own.Input().Validate(args); len(bad) > 0 {
+			return refuse("invalid_arguments", "the arguments break the schema of %s: %s; nothing was changed", call.Tool, violations(bad))
+		}
+	}
 	asked.Args, asked.ArgsDigest = args, events.DigestOf(args)
 	if s.Cancel != nil {
 		return refuse("cancelled", "the run was cancelled before this call began")
 	}
-	if limit := s.ceiling("toolCalls", plan.Agent.Budget.ToolCalls); limit > 0 && begun >= limit {
+	if limit := s.ceiling("toolCalls", plan.Agent.Budget.ToolCalls); limit > 0 && begun >= limit && countsAsCall(tool.Builtin) {
 		return refuse("budget", "the budget of %d tool calls is used up; this call was not made. Finish with what you have", limit)
 	}
 	asked.Route = events.RouteSend
@@ -140,17 +145,19 @@ func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, begun
 }
 
 // gate sends a call that is made to a person first when its tool's policy says
-// so, and holds it back while the run is paused.
+// so, holds it back while the run is paused, and keeps what the runner answers
+// itself.
 func (s *State) gate(plan *Plan, asked *events.AskedCall, facts json.RawMessage) {
 	if asked.Route != events.RouteSend {
 		return
 	}
+	plan.keepHere(asked)
 	if needed, policy := plan.Tools[asked.Tool].ApprovalFor(asked.Args, facts); needed {
 		asked.Route = events.RouteAsk
 		asked.ApprovalID = events.NewApprovalID(asked.CallID, "a", s.Seq+1)
 		asked.Bind = events.BindDigest(asked.Tool, s.toolDigest(asked.Tool), asked.ArgsDigest, policy)
 	}
-	if s.Pause != nil {
+	if s.Pause != nil && heldBack(asked) {
 		asked.Route = events.RouteHold
 	}
 }

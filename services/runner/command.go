@@ -82,6 +82,9 @@ func (s *State) heldCalls(now time.Time) []events.AskedCall {
 		}
 		asked := c.AskedCall
 		asked.Route = events.RouteSend
+		if asked.Builtin != "" {
+			asked.Route = events.RouteHere
+		}
 		if asked.ApprovalID != "" {
 			asked.Route = events.RouteAsk
 		}

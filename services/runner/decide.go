@@ -193,6 +193,9 @@ func (d *decision) advance(plan *Plan) error {
 		if s.End != "" || s.Seq == 0 {
 			return nil
 		}
+		if err := d.answerHere(plan); err != nil {
+			return err
+		}
 		if err := d.takeSignals(); err != nil {
 			return err
 		}

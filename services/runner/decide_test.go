@@ -37,9 +37,19 @@ metadata: {name: await}
 spec: {description: waits, effect: read, input: {type: object}, signal: {name: s, key: "${args.a}", timeout: 1h}}
 ---
 apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: plan}
+spec: {builtin: plan}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: note}
+spec: {builtin: facts, input: {type: object}}
+---
+apiVersion: holdfast/v1
 kind: Agent
 metadata: {name: a}
-spec: {model: m, instructions: i, tools: [look, change, await], budget: {toolCalls: 6, modelCalls: 8}}
+spec: {model: m, instructions: i, tools: [look, change, await, plan, note], budget: {toolCalls: 6, modelCalls: 8}}
 `
 
 var (
@@ -172,8 +182,9 @@ func (w *world) answer() Answer {
 	calls := rapid.IntRange(0, 3).Draw(w.t, "calls")
 	for i := range calls {
 		a.StopReason, a.Text = stopTools, ""
-		a.Calls = append(a.Calls, ModelCall{ProviderID: fmt.Sprintf("p%d", i), Tool: rapid.SampledFrom([]string{"look", "change", "await", "nope"}).Draw(w.t, "tool"),
-			Args: json.RawMessage(rapid.SampledFrom([]string{`{}`, `{"a":1}`, `{"a":`, `[1]`}).Draw(w.t, "args"))})
+		a.Calls = append(a.Calls, ModelCall{ProviderID: fmt.Sprintf("p%d", i), Tool: rapid.SampledFrom([]string{"look", "change", "await", "plan", "note", "nope"}).Draw(w.t, "tool"),
+			Args: json.RawMessage(rapid.SampledFrom([]string{`{}`, `{"a":1}`, `{"a":`, `[1]`, `{"items":[{"id":"1","title":"t"}]}`,
+				`{"update":[{"id":"1","state":"done"}]}`, `{"set":{"n":9007199254740993},"get":["n","m"]}`, `{"delete":["n"]}`}).Draw(w.t, "args"))})
 	}
 	return a
 }
@@ -293,6 +304,9 @@ func (w *world) checkJournal(plan *Plan) {
 			sent[m.ID] = string(m.Data)
 			var c events.CallTool
 			w.decode(m, &c)
+			if c.Tool == "plan" || c.Tool == "note" {
+				t.Fatalf("a call of %s was sent", c.Tool)
+			}
 			if c.Tool == "change" && c.Approval == nil {
 				t.Fatalf("a gated call was sent without a yes")
 			}

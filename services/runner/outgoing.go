@@ -170,6 +170,8 @@ func (o *outbox) decided(d events.ApprovalDecision) error {
 		return fmt.Errorf("call %s was never asked", d.CallID)
 	}
 	switch {
+	case d.Kind == events.ApprovalAction && d.Decision == events.Approve && c.Builtin != "":
+		return nil // answered by the row behind this one
 	case d.Kind == events.ApprovalAction && d.Decision == events.Approve:
 		o.send(c.AskedCall, approvedBy(d))
 	case d.Kind == events.ApprovalDoubt && (d.Decision == events.Happened || d.Decision == events.NotHappened || d.Decision == events.GiveUp):

@@ -45,6 +45,8 @@ type State struct {
 	Usage      events.Usage
 	Raised     map[string]int64 // ceilings lifted by command: "toolCalls", "modelCalls", "tokens"
 	Signals    []events.Signal  // kept until a call takes them, the oldest first
+	PlanItems  []events.PlanItem
+	NamedFacts map[string]json.RawMessage // canonical; like PlanItems never written, only replaced
 
 	Retry     *Retry         // a failed model call that waits for its timer
 	Failures  int            // failed model attempts in a row
@@ -70,7 +72,7 @@ type Turn struct {
 type Call struct {
 	events.AskedCall
 	Turn     int
-	State    string // callHeld, callAsked, callSent, callWait, callDoubt, callDone
+	State    string // callHeld, callAsked, callSent, callWait, callHere, callDoubt, callDone
 	Done     *events.ToolCompleted
 	Doubt    events.ApprovalID   // open question about an unknown outcome
 	Doubts   []events.ApprovalID // every such question of this call
@@ -84,6 +86,7 @@ const (
 	callAsked = "asked" // waits for a person's yes
 	callSent  = "sent"  // with the tools service
 	callWait  = "wait"  // waits for a signal
+	callHere  = "here"  // of a built-in: the row behind says what follows, in the same commit
 	callDoubt = "doubt" // outcome unknown, a person was asked
 	callDone  = "done"  // has its one result
 )
@@ -199,6 +202,10 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, func(sig events.Signal) error { s.Signals = append(s.Signals, sig); return nil })
 	case events.FactSignalTaken:
 		return decodeInto(f, func(t events.SignalTaken) error { return s.signalTaken(f.Seq, t) })
+	case events.FactPlanChanged:
+		return decodeInto(f, func(p events.PlanChanged) error { return s.planChanged(f.Seq, p) })
+	case events.FactFactsChanged:
+		return decodeInto(f, func(c events.FactsChanged) error { return s.factsChanged(f.Seq, c) })
 	case events.FactLateResult:
 		return nil
 	}
@@ -239,6 +246,11 @@ func (s *State) route(c *Call) {
 	case events.RouteWait:
 		c.State = callWait
 		s.ToolCalls++
+	case events.RouteHere:
+		c.State = callHere
+		if countsAsCall(c.Builtin) {
+			s.ToolCalls++
+		}
 	case events.RouteHold:
 		c.State = callHeld
 	default:
@@ -305,6 +317,9 @@ func (s *State) decided(seq int64, d events.ApprovalDecision) error {
 	}
 	if d.Decision == events.Approve {
 		c.State, c.Approved = callSent, &d
+		if c.Builtin != "" {
+			c.State = callHere
+		}
 		return nil
 	}
 	c.State = callDone

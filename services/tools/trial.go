@@ -74,6 +74,8 @@ func (s *Service) Try(ctx context.Context, t Trial) (Tried, error) {
 	j := &job{c: call, tool: tool, plan: MakePlan(tool, call, nil), log: s.log.With(telemetry.KeyTool, t.Tool)}
 	out := Tried{Digest: digest, Effect: tool.Effect}
 	switch {
+	case tool.AnsweredByRunner() != nil:
+		return Tried{}, fmt.Errorf("%w: %s works on the state of a run, so only a run can call it", ErrInvalid, t.Tool)
 	case s.kindOf(tool) == nil:
 		return Tried{}, fmt.Errorf("%w: no tool kind of this process runs %s", ErrInvalid, t.Tool)
 	case !t.Act && (j.plan.Class != ClassRead || j.plan.Gated):
