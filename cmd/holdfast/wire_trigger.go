@@ -34,7 +34,7 @@ func (p *process) addTrigger() {
 			Definitions: startDefinitions{catalog.New(pool), &trigger.Aims{}},
 			Providers:   webhook.All(),
 			Planner:     cron.Planner{},
-			Relay:       store.Relay(p.bus.Publish, log),
+			Relay:       store.Relay(p.bus, log),
 			Cancels:     store.CancelRelay(p.bus.Publish, log),
 			Signals:     store.SignalRelay(p.bus.Publish, log),
 			Inbox:       inbox.New(p.bus),

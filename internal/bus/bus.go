@@ -104,7 +104,7 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
 	b.nc = nc
-	if b.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(apiTimeout)); err != nil {
+	if b.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(apiTimeout), jetstream.WithPublishAsyncTimeout(publishTimeout)); err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}

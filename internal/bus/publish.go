@@ -27,10 +27,7 @@ const CodeTooLarge = "message_too_large"
 // the same MsgID is safe. A message that can never be stored is a terminal
 // fault with CodeTooLarge. The trace of ctx travels along unless m has one.
 func (b *Bus) Publish(ctx context.Context, m events.Message) error {
-	if m.TraceParent == "" {
-		m.TraceParent = telemetry.TraceParent(ctx)
-	}
-	msg := &nats.Msg{Subject: m.Subject, Header: nats.Header(events.EncodeHeaders(m)), Data: m.Data}
+	msg := encode(ctx, m)
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	repaired := false
@@ -58,6 +55,66 @@ func (b *Bus) Publish(ctx context.Context, m events.Message) error {
 		}
 		return fmt.Errorf("publish %s: %w", m.ID, err)
 	}
+}
+
+// PublishAll is Publish for many: all are written before the first confirmation is
+// waited for. It returns one error for each message, in their order. After a
+// failure that time may cure nothing more is tried.
+func (b *Bus) PublishAll(ctx context.Context, all []events.Message) []error {
+	open := make([]bool, len(all))
+	for i := range open {
+		open[i] = true
+	}
+	if len(all) > 1 && b.nc.IsConnected() {
+		b.publishTogether(ctx, all, open)
+	}
+	failed := make([]error, len(all))
+	var stop error
+	for i, m := range all {
+		switch {
+		case !open[i]:
+		case stop != nil:
+			failed[i] = stop
+		default:
+			failed[i] = b.Publish(ctx, m)
+			if _, terminal := fault.TerminalCode(failed[i]); failed[i] != nil && !terminal {
+				stop = failed[i]
+			}
+		}
+	}
+	return failed
+}
+
+// publishTogether clears open for what NATS has confirmed. The rest may have been
+// stored as well; Publish repeats it under the same MsgID.
+func (b *Bus) publishTogether(ctx context.Context, all []events.Message, open []bool) {
+	acks := make([]jetstream.PubAckFuture, 0, len(all))
+	for _, m := range all {
+		ack, err := b.js.PublishMsgAsync(encode(ctx, m))
+		if err != nil {
+			break
+		}
+		acks = append(acks, ack)
+	}
+	late := time.After(patience(0)) // a dead server's PubAck never comes
+	for i, ack := range acks {
+		select {
+		case <-ack.Ok():
+			open[i] = false
+		case <-ack.Err():
+		case <-late:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func encode(ctx context.Context, m events.Message) *nats.Msg {
+	if m.TraceParent == "" {
+		m.TraceParent = telemetry.TraceParent(ctx)
+	}
+	return &nats.Msg{Subject: m.Subject, Header: nats.Header(events.EncodeHeaders(m)), Data: m.Data}
 }
 
 // codeHeaderTooLarge: 64 KiB of headers at most.

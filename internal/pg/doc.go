@@ -41,10 +41,13 @@
 //	    next_announce_at = clock_timestamp() + least(interval '10 s' * 2 ^ least(announce_count, 5), interval '5 min')
 //	WHERE cause = ANY ($1) AND landed_at IS NULL
 //
+// A row whose message is given to Offer may fall due a little later than now: the
+// others then leave it to the one that has it in memory.
+//
 // Landed looks the causes up in the receiver's view:
 //
 //	UPDATE console.commands d
-//	SET landed_at = clock_timestamp()
+//	SET landed_at = clock_timestamp(), announced_at = coalesce(d.announced_at, clock_timestamp())
 //	FROM runner.v_landed l
-//	WHERE d.landed_at IS NULL AND d.announced_at IS NOT NULL AND l.run_id = d.run_id::text AND l.cause = d.cause
+//	WHERE d.landed_at IS NULL AND l.run_id = d.run_id::text AND l.cause = d.cause
 package pg

@@ -33,6 +33,9 @@ type Relay struct {
 	Landed func(ctx context.Context) error
 	// Publish returns nil when NATS has stored the message. Required.
 	Publish func(ctx context.Context, m events.Message) error
+	// PublishAll is Publish for a batch: one error for each message, in their order.
+	// Nil: they go one by one, a few at a time.
+	PublishAll func(ctx context.Context, batch []events.Message) []error
 
 	Log   *slog.Logger
 	Limit int           // of one Load; zero means 100
@@ -54,8 +57,9 @@ const (
 	relayGather = 5 * time.Millisecond
 	// relayOffers is how many offered messages may wait; the rest is loaded.
 	relayOffers = 1024
-	// relayMarkAfter is how long the mark of an offered message waits for others.
-	relayMarkAfter = 25 * time.Millisecond
+	// relayUnmarked is how many announced messages wait for the mark of the next
+	// sweep: most have landed by then, and need none.
+	relayUnmarked = 4096
 	// relayStatement bounds one call of Load, Mark or Landed.
 	relayStatement = 10 * time.Second
 )
@@ -130,9 +134,8 @@ func (r *Relay) Run(ctx context.Context) error {
 		every = time.Second
 	}
 	s := relaySweep{Relay: r, log: log, skip: map[string]skipped{}}
-	sweep, mark := time.NewTimer(0), time.NewTimer(time.Hour)
+	sweep := time.NewTimer(0)
 	defer sweep.Stop()
-	defer mark.Stop()
 	wait := time.Duration(0)
 	for {
 		full := false
@@ -140,18 +143,11 @@ func (r *Relay) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return s.stop(ctx)
 		case m := <-r.offered:
-			if len(s.unmarked) == 0 {
-				mark.Reset(relayMarkAfter)
-			}
 			if s.take(ctx, m) == nil {
 				wait = 0
 				continue
 			}
 			// The table has them: what follows announces them, or waits.
-		case <-mark.C:
-			if s.mark(ctx) == nil {
-				continue
-			}
 		case <-sweep.C:
 			full = true
 			sweep.Reset(every)
@@ -215,7 +211,7 @@ func (s *relaySweep) take(ctx context.Context, first events.Message) error {
 	if err != nil && len(s.offered) > 0 {
 		s.takeOffered(<-s.offered, relayOffers)
 	}
-	if len(s.unmarked) >= s.limit() {
+	if len(s.unmarked) >= relayUnmarked {
 		err = errors.Join(err, s.mark(ctx))
 	}
 	return err
@@ -312,29 +308,37 @@ func (s *relaySweep) withoutSkipped(batch []events.Message) []events.Message {
 func (s *relaySweep) publish(ctx context.Context, batch []events.Message) (done []string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	next := make(chan events.Message)
 	var mu sync.Mutex
+	settle := func(m events.Message, perr error) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch _, terminal := fault.TerminalCode(perr); {
+		case perr == nil:
+			delete(s.skip, m.ID)
+			done = append(done, m.ID)
+		case terminal:
+			k := s.skip[m.ID]
+			k.wait = min(max(2*k.wait, 10*time.Second), 5*time.Minute)
+			k.until = time.Now().Add(k.wait)
+			s.skip[m.ID] = k
+			s.log.Error("message cannot be announced", telemetry.KeyEvent, m.ID, telemetry.KeyErr, perr)
+		case err == nil:
+			err = fmt.Errorf("%s: %w", m.ID, perr)
+			cancel()
+		}
+	}
+	if s.PublishAll != nil {
+		for i, perr := range s.PublishAll(ctx, batch) {
+			settle(batch[i], perr)
+		}
+		return done, err
+	}
+	next := make(chan events.Message)
 	var wg sync.WaitGroup
 	for range min(relayWorkers, len(batch)) {
 		wg.Go(func() {
 			for m := range next {
-				perr := s.Publish(ctx, m)
-				mu.Lock()
-				switch _, terminal := fault.TerminalCode(perr); {
-				case perr == nil:
-					delete(s.skip, m.ID)
-					done = append(done, m.ID)
-				case terminal:
-					k := s.skip[m.ID]
-					k.wait = min(max(2*k.wait, 10*time.Second), 5*time.Minute)
-					k.until = time.Now().Add(k.wait)
-					s.skip[m.ID] = k
-					s.log.Error("message cannot be announced", telemetry.KeyEvent, m.ID, telemetry.KeyErr, perr)
-				case err == nil:
-					err = fmt.Errorf("%s: %w", m.ID, perr)
-					cancel()
-				}
-				mu.Unlock()
+				settle(m, s.Publish(ctx, m))
 			}
 		})
 	}

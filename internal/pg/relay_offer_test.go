@@ -33,7 +33,8 @@ func (d *desk) marked() string {
 	return text(d.t, d.pool, "SELECT count(*)::text FROM desk.deliveries WHERE announce_count = 1")
 }
 
-// What is offered is published from memory, once, and marked a little later.
+// What is offered is published from memory, once, and marked when there is much
+// of it or with the next sweep.
 func TestRelay_OffersAreNotLoaded(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -53,7 +54,10 @@ func TestRelay_OffersAreNotLoaded(t *testing.T) {
 		want = append(want, id+" "+id)
 		d.offer(r, id)
 	}
-	eventually(t, 20*time.Second, "the rows to be marked", func() bool { return d.marked() == "40" })
+	eventually(t, 20*time.Second, "all to be published", func() bool { return len(d.messages()) == len(want) })
+	if n := d.marked(); n != "0" {
+		t.Errorf("%s rows are marked before the sweep", n)
+	}
 	got := d.messages()
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
@@ -61,6 +65,40 @@ func TestRelay_OffersAreNotLoaded(t *testing.T) {
 	}
 	if n := loads.Load(); n != 1 {
 		t.Errorf("%d loads, want only the one at the start", n)
+	}
+	r.Kick()
+	eventually(t, 20*time.Second, "the rows to be marked", func() bool { return d.marked() == "40" })
+	if n := len(d.messages()); n != len(want) {
+		t.Errorf("%d messages after the mark, want %d: what is published is not loaded", n, len(want))
+	}
+}
+
+// A batch goes out together when the bus can do that; who is refused in it is
+// announced again.
+func TestRelay_BatchesTogether(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	r := d.relay()
+	var batches atomic.Int64
+	r.PublishAll = func(ctx context.Context, batch []events.Message) []error {
+		errs := make([]error, len(batch))
+		for i, m := range batch {
+			if errs[i] = r.Publish(ctx, m); errs[i] == nil && batches.Load() == 0 && m.ID == "b" {
+				errs[i] = errors.New("no responders")
+			}
+		}
+		batches.Add(1)
+		return errs
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		d.insert(id)
+	}
+	d.run(r)
+	eventually(t, 20*time.Second, "the rows to be marked", func() bool { return d.marked() == "3" })
+	got := d.messages()
+	slices.Sort(got)
+	if want := []string{"a a", "b b", "b b", "c c"}; !slices.Equal(got, want) {
+		t.Errorf("published %v, want %v", got, want)
 	}
 }
 

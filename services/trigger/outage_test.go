@@ -63,7 +63,7 @@ func child(ctx context.Context) error {
 	store := postgres.New(pool)
 	svc, err := trigger.New(trigger.Config{SyncEvery: 100 * time.Millisecond}, trigger.Parts{
 		Store: store, Definitions: newDefinitions(pool), Providers: webhook.All(), Planner: cron.Planner{},
-		Relay: store.Relay(b.Publish, nil), Cancels: store.CancelRelay(b.Publish, nil), Signals: store.SignalRelay(b.Publish, nil), Inbox: inbox.New(b), Secrets: resolve,
+		Relay: store.Relay(b, nil), Cancels: store.CancelRelay(b.Publish, nil), Signals: store.SignalRelay(b.Publish, nil), Inbox: inbox.New(b), Secrets: resolve,
 	})
 	if err != nil {
 		return err

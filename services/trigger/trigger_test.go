@@ -210,7 +210,7 @@ func run(t *testing.T, pool *pgxpool.Pool, b *bus.Bus) *replica {
 		Definitions: newDefinitions(pool),
 		Providers:   webhook.All(),
 		Planner:     cron.Planner{},
-		Relay:       store.Relay(b.Publish, bustest.Log(t)),
+		Relay:       store.Relay(b, bustest.Log(t)),
 		Cancels:     store.CancelRelay(b.Publish, bustest.Log(t)),
 		Signals:     store.SignalRelay(b.Publish, bustest.Log(t)),
 		Inbox:       inbox.New(b),

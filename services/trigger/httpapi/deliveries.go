@@ -52,7 +52,7 @@ type delivery struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Held        bool              `json:"held,omitempty" doc:"kept back while its webhook is paused"`
 	AcceptedAt  *time.Time        `json:"accepted_at,omitempty"`
-	AnnouncedAt *time.Time        `json:"announced_at,omitempty" doc:"when NATS stored the start"`
+	AnnouncedAt *time.Time        `json:"announced_at,omitempty" doc:"when it was noted that NATS has the start, up to a second later"`
 	LandedAt    *time.Time        `json:"landed_at,omitempty" doc:"when the runner was seen to have the run"`
 
 	ReceivedAt time.Time `json:"received_at"`

@@ -77,12 +77,14 @@ INSERT INTO trigger.deliveries (delivery_id, namespace, source_kind, source_name
 	ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback)
 VALUES ($1::text::uuid, $2, $3, $4, nullif($5, ''), $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 ON CONFLICT DO NOTHING
-RETURNING run_id, held, accepted_at`
+RETURNING run_id, held, accepted_at, octet_length(input::text) AS bytes`
 
-// announce makes what a statement's delivery inserted a debt of the relay's.
+// announce makes what a statement's delivery inserted a debt of the relay's. Who
+// inserted it announces it from memory at once, and other replicas leave it alone
+// that long; what is too large for that (events.MaxInline) is due now.
 const announce = `
 	INSERT INTO trigger.announcements (run_id, next_announce_at)
-	SELECT run_id, CASE WHEN held THEN 'infinity' ELSE clock_timestamp() END FROM delivery`
+	SELECT run_id, CASE WHEN held THEN 'infinity' WHEN bytes > 65536 THEN clock_timestamp() ELSE clock_timestamp() + interval '2 s' END FROM delivery`
 
 const insertDelivery = `
 WITH delivery AS (` + insertInto + `),

@@ -108,7 +108,7 @@ delivery AS (
 			ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback)
 	WHERE delivery_id::uuid NOT IN (SELECT s.delivery_id FROM superseded s)
 	ON CONFLICT DO NOTHING
-	RETURNING delivery_id, run_id, held, accepted_at),
+	RETURNING delivery_id, run_id, held, accepted_at, octet_length(input::text) AS bytes),
 announcement AS (` + announce + `),
 attempt AS (` + attemptInto + `
 	SELECT d.delivery_id, i.namespace, i.webhook, i.digest, i.outcome, i.reason, i.detail, i.count, i.status, i.received_at, i.took_us,

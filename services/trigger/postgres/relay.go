@@ -26,9 +26,9 @@ WHERE run_id = ANY ($1) AND landed_at IS NULL`
 // enough.
 const markLanded = `
 UPDATE trigger.announcements a
-SET landed_at = clock_timestamp()
+SET landed_at = clock_timestamp(), announced_at = coalesce(a.announced_at, clock_timestamp())
 FROM runner.v_landed l
-WHERE a.landed_at IS NULL AND a.announced_at IS NOT NULL AND l.run_id = a.run_id AND l.cause = 'start:' || a.run_id`
+WHERE a.landed_at IS NULL AND l.run_id = a.run_id AND l.cause = 'start:' || a.run_id`
 
 // Run ids are ordered by time.
 const countBacklog = `
@@ -47,18 +47,28 @@ func (s *Store) Backlog(ctx context.Context) (waiting int64, oldest time.Duratio
 	return waiting, time.Duration(seconds * float64(time.Second)), nil
 }
 
-// Relay announces deliveries on RUNS through publish until the runner has them.
-func (s *Store) Relay(publish func(context.Context, events.Message) error, log *slog.Logger) *pg.Relay {
+// Publisher stores messages on the bus; bus.Bus is one.
+type Publisher interface {
+	Publish(ctx context.Context, m events.Message) error
+	PublishAll(ctx context.Context, batch []events.Message) []error
+}
+
+// Relay announces deliveries on RUNS through to until the runner has them.
+func (s *Store) Relay(to Publisher, log *slog.Logger) *pg.Relay {
 	return &pg.Relay{
 		Name:  "trigger",
 		Log:   log,
 		Limit: 256,
 		Load:  s.load,
 		Publish: func(ctx context.Context, m events.Message) error {
-			if err := publish(ctx, m); err != nil {
-				return err
+			return published(m, to.Publish(ctx, m))
+		},
+		PublishAll: func(ctx context.Context, batch []events.Message) []error {
+			errs := to.PublishAll(ctx, batch)
+			for i, m := range batch {
+				errs[i] = published(m, errs[i])
 			}
-			return failpoint.Hit("trigger.published", m.About)
+			return errs
 		},
 		Mark: func(ctx context.Context, ids []string) error {
 			runs := make([]string, len(ids))
@@ -77,4 +87,11 @@ func (s *Store) Relay(publish func(context.Context, events.Message) error, log *
 			return nil
 		},
 	}
+}
+
+func published(m events.Message, err error) error {
+	if err != nil {
+		return err
+	}
+	return failpoint.Hit("trigger.published", m.About)
 }
