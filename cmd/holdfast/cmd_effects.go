@@ -37,7 +37,7 @@ const lookEffects = "holdfast effects list"
 type EffectsListCmd struct {
 	Output
 	List
-	State string `env:"-" placeholder:"STATE" help:"Only in this state: intent, held, succeeded, failed, unknown or expired."`
+	State string `env:"-" placeholder:"STATE" help:"Only in this state: intent, held, awaiting, succeeded, failed, unknown or expired."`
 	Tool  string `env:"-" placeholder:"NAME" help:"Only of this tool; program/NAME for what programs do."`
 	OfRun string `name:"run" env:"-" placeholder:"RUN" help:"What this run changed, and all runs that it started."`
 }
@@ -120,8 +120,15 @@ func showEffect(k *kong.Context, e client.Effect) error {
 		"in doubt", e.InDoubt, "on doubt", e.OnDoubt, "held by", e.HeldBy, "settled by", e.SettledBy, "run", string(e.RunID), "call", string(e.CallID), "worker", e.Worker,
 		"attempts", fmt.Sprint(e.Attempts), "begun", stamp(e.CreatedAt), "acted", stamp(e.ActedAt), "updated", stamp(e.UpdatedAt),
 		"arguments", pretty(e.Args), "result", pretty(e.Result), "error", failed, "receipts", pretty(e.Receipts),
-	); err != nil || e.State != events.CallUnknown {
+	); err != nil {
 		return err
+	}
+	if !e.ReplyUntil.IsZero() {
+		_, err := fmt.Fprintf(k.Stdout, "\nwaiting for callback until %s; after that it is in doubt\n", stamp(e.ReplyUntil))
+		return err
+	}
+	if e.State != events.CallUnknown {
+		return nil
 	}
 	if e.InDoubt == spec.PolicyProbe && e.SettledBy == "" {
 		_, err := fmt.Fprintf(k.Stdout, "\nlooking whether it happened, next at %s; who knows already says so: holdfast effects resolve %s happened|not_happened|give_up\n", stamp(e.NextTry), e.EffectID)

@@ -95,6 +95,7 @@ func (c *DevCmd) Run(ctx context.Context, k *kong.Context) error {
 	})
 	var applied []client.Applied
 	p.part("apply", func(ctx context.Context) (lifecycle.Service, error) {
+		p.reached.Store(asURL(p.address())) // it listens now
 		if applied, err = c.apply(ctx, p); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -48,6 +49,7 @@ type process struct {
 	bus         *bus.Bus
 	doors       []*door.Door
 	http        *door.Server
+	reached     atomic.Value // string: the URL of http, once it listens; of dev
 }
 
 // part adds a part that is made when everything before it has started.

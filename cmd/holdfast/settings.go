@@ -79,6 +79,8 @@ type ServiceSettings struct {
 
 	ToolsKeyRetention time.Duration `group:"services" default:"9600h" help:"How long the key of a side effect is kept after it ended; then it is refused for ever and what was done is forgotten (${default}, 400 days)."`
 
+	ToolsPublicURL string `name:"tools-public-url" group:"services" placeholder:"URL" help:"Where other systems reach this installation: https://holdfast.example.com. Tools that are answered by a callback post to it; without it they are refused. Dev without it uses its own address."`
+
 	ConsoleCheckpointBytes int64 `group:"services" default:"1048576" help:"Largest state in bytes that a program may save of its own run (${default})."`
 
 	ToolsMCPCommands []string `name:"tools-mcp-commands" group:"services" placeholder:"PROGRAM" help:"Programs that MCP server definitions may start on this machine, as they write them: /usr/bin/node. An interpreter starts whatever it is told to; * allows every program. Default: none. Repeatable."`
@@ -101,6 +103,9 @@ func (s ServiceSettings) Validate() error {
 	}
 	if s.ConsoleCheckpointBytes < 1024 || s.ConsoleCheckpointBytes > 64<<20 {
 		errs = append(errs, fmt.Errorf("--console-checkpoint-bytes is %d, want 1024 to %d", s.ConsoleCheckpointBytes, 64<<20))
+	}
+	if err := checkPublicURL(s.ToolsPublicURL); err != nil {
+		errs = append(errs, fmt.Errorf("--tools-public-url: %w", err))
 	}
 	if s.MaxBody < 1024 {
 		errs = append(errs, fmt.Errorf("--max-body is %d, want at least 1024", s.MaxBody))

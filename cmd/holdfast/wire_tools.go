@@ -47,6 +47,8 @@ func (p *process) addTools() {
 			Reader:    store,
 			Once:      store,
 			Stops:     store,
+			Replies:   store,
+			PublicURL: p.publicURL(),
 			Tools:     toolDefinitions{catalog.New(pool)},
 			Listing:   toolDefinitions{catalog.New(pool)},
 			Offers:    &kind.Offers{Servers: servers, Bus: inbox.Requester(p.bus)},

@@ -16,7 +16,7 @@ type Effect struct {
 	Namespace  string          `json:"namespace"`
 	Tool       string          `json:"tool"`
 	Key        string          `json:"key"`
-	State      string          `json:"state"` // intent, held, succeeded, failed, unknown, expired
+	State      string          `json:"state"` // intent, held, awaiting, succeeded, failed, unknown, expired
 	Epoch      int64           `json:"epoch"`
 	RunID      events.RunID    `json:"run_id"`
 	CallID     events.CallID   `json:"call_id"`
@@ -25,9 +25,10 @@ type Effect struct {
 	Error      *events.Problem `json:"error,omitempty"`
 	InDoubt    string          `json:"in_doubt,omitempty"` // ask: a person is asked; fail: nobody is; probe: a lookup is to say
 	SettledBy  string          `json:"settled_by,omitempty"`
-	HeldBy     string          `json:"held_by,omitempty"`  // with held: the id of the stop
-	OnDoubt    string          `json:"on_doubt,omitempty"` // of a program's act: its policy
-	Damaged    string          `json:"damaged,omitempty"`  // why the stored record cannot be understood
+	HeldBy     string          `json:"held_by,omitempty"`    // with held: the id of the stop
+	ReplyUntil time.Time       `json:"reply_until,omitzero"` // with awaiting: when the wait for the callback ends
+	OnDoubt    string          `json:"on_doubt,omitempty"`   // of a program's act: its policy
+	Damaged    string          `json:"damaged,omitempty"`    // why the stored record cannot be understood
 	Worker     string          `json:"worker,omitempty"`
 	LeaseUntil time.Time       `json:"lease_until,omitzero"`
 	Attempts   int             `json:"attempts"`

@@ -17,7 +17,8 @@ type HTTP struct {
 	URL *Template `json:"url"`
 	// Query adds parameters to the URL.
 	Query map[string]QueryParam `json:"query,omitempty"`
-	// Headers and Body are over ${args...}, ${env...} and ${secret...}.
+	// Headers and Body are over ${args...}, ${env...} and ${secret...}, with
+	// Callback also ${callback.url}.
 	Headers map[string]*Template `json:"headers,omitempty"`
 	Body    *Template            `json:"body,omitempty"` // default "${args}"; none for GET, HEAD and DELETE
 	// Secrets names what ${secret.<name>} reads.
@@ -33,6 +34,8 @@ type HTTP struct {
 	Retry   *HTTPRetry `json:"retry,omitempty"`
 	// Artifact says where the thing is that a success made elsewhere.
 	Artifact *HTTPArtifact `json:"artifact,omitempty"`
+	// Callback lets the answer come later, to ${callback.url}.
+	Callback *HTTPCallback `json:"callback,omitempty"`
 }
 
 var (
@@ -52,6 +55,9 @@ func (h *HTTP) fill(effect string) {
 	}
 	if h.Retry != nil {
 		h.Retry.fill()
+	}
+	if h.Callback != nil {
+		h.Callback.fill()
 	}
 	if h.IdempotencyHeader == "" {
 		h.IdempotencyHeader = "Idempotency-Key"
@@ -102,9 +108,14 @@ func (h *HTTP) check(d *decoder, s spot) {
 		}
 	}
 	h.checkAnswer(d, s)
+	h.checkCallback(d, s.at("callback"))
+	roots := []string{"args", "env", "secret"}
+	if h.Callback != nil {
+		roots = append(roots, "callback")
+	}
 	for _, t := range h.templates() {
 		if t != h.URL && !h.inQuery(t) {
-			d.roots(t, "args", "env", "secret")
+			d.roots(t, roots...)
 		}
 		h.checkPlaces(d, t)
 	}
@@ -131,6 +142,10 @@ func (h *HTTP) checkPlaces(d *decoder, t *Template) {
 			}
 			if _, ok := h.Secrets[p.Member()]; len(p.steps) != 1 || !ok {
 				d.also(f.at, "${%s} is not declared in secrets%s", p, didYouMean(p.Member(), names(h.Secrets)))
+			}
+		case "callback":
+			if len(p.steps) != 1 || p.Member() != "url" {
+				d.also(f.at, "${%s}: of a callback there is only ${callback.url}", p)
 			}
 		case "env":
 			if len(p.steps) != 1 || !strings.HasPrefix(p.Member(), ToolEnvPrefix) {

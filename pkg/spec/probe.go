@@ -62,6 +62,9 @@ func (p *Probe) check(d *decoder, s spot) {
 		if m := p.HTTP.Method; m != "GET" && m != "HEAD" {
 			d.also(s.at("http", "method"), "a lookup never acts: GET or HEAD")
 		}
+		if p.HTTP.Callback != nil {
+			d.also(s.at("http", "callback"), "a lookup is answered at once or not at all")
+		}
 	}
 	if p.MCP != nil {
 		p.MCP.check(d, s.at("mcp"))

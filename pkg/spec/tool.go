@@ -120,6 +120,9 @@ func (t *Tool) check(d *decoder, s spot) {
 	d.exactlyOne(s, map[string]bool{"http": t.HTTP != nil, "builtin": t.Builtin != "", "signal": t.Signal != nil, "mcp": t.MCP != nil, "nats": t.NATS != nil})
 	if t.HTTP != nil {
 		t.HTTP.check(d, s.at("http"))
+		if t.HTTP.Callback != nil && known && t.Effect == EffectRead {
+			d.fail(s.at("http", "callback"), "a read leaves nothing that could wait; effect: idempotent, when repeating it does no harm")
+		}
 	}
 	if t.Signal != nil {
 		t.Signal.check(d, s.at("signal"), t, s)

@@ -71,6 +71,9 @@ type Pending struct {
 	// to say; the next one is at NextLook.
 	Probed   bool
 	NextLook time.Time
+	// Awaited is until when the result may be posted of a call that the other
+	// side has accepted.
+	Awaited time.Time
 }
 
 // Approval is an open question about a run.

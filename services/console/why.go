@@ -143,7 +143,10 @@ func (s Situation) waits() []Wait {
 			if p.Probed {
 				w.Phrase += fmt.Sprintf(": looking whether it happened, next at %s", at(p.NextLook))
 			}
-			if h, ok := s.held(p); ok {
+			if !p.Awaited.IsZero() {
+				w.Until = p.Awaited
+				w.Phrase += ": waiting for callback until " + at(p.Awaited)
+			} else if h, ok := s.held(p); ok {
 				w.Phrase += ", " + h.String()
 			} else if !s.alive("tools") {
 				w.Phrase += ", no tools worker is alive"

@@ -57,6 +57,10 @@ func TestWhy(t *testing.T) {
 			in:   Situation{Run: run("waiting"), Workers: all, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "pay", Since: t0, Probed: true, NextLook: t0}}},
 			want: "waiting for tool pay since 2026-03-05 02:14:00 UTC: looking whether it happened, next at 2026-03-05 02:14:00 UTC", wantKinds: []string{"tool"},
 		},
+		"waits for a callback, which needs no worker": {
+			in:   Situation{Run: run("waiting"), Workers: dead, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "render", Since: t0, Awaited: t0}}},
+			want: "waiting for tool render since 2026-03-05 02:14:00 UTC: waiting for callback until 2026-03-05 02:14:00 UTC", wantKinds: []string{"tool"},
+		},
 		"waits for a tool that a stop holds": {
 			in: Situation{Run: run("waiting"), Workers: dead, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "propose_price", Since: t0}},
 				Held: []Held{{CallID: "x", By: "maria", Note: "wrong prices", Since: t0}}},

@@ -94,7 +94,7 @@ func (e *gateError) Error() string { return "approval is " + string(e.gate) }
 // names the attempt before.
 func (s *Service) commitIntent(ctx context.Context, j *job, in *intent) error {
 	b := in.Begin
-	b.AttemptID = newAttemptID()
+	b.AttemptID, b.Reply = newAttemptID(), s.ticket(j, in)
 	s.attempts.start(b.AttemptID)
 	sent := s.now()
 	began, err := s.store.Begin(ctx, b)
@@ -214,7 +214,7 @@ func (s *Service) act(ctx context.Context, j *job, effectID string) (out Outcome
 	defer cancel()
 	return kind.Act(ctx, Request{
 		Tool: j.tool, Class: j.plan.Class, Policy: j.plan.Policy, CallID: j.c.CallID, Args: j.c.Args, Key: j.plan.Key,
-		Namespace: j.c.Namespace, RunID: j.c.RunID, Callback: j.callback, Look: j.look, Discard: j.discard || j.look,
+		Namespace: j.c.Namespace, RunID: j.c.RunID, Callback: j.callback, ReplyURL: j.replyURL, Look: j.look, Discard: j.discard || j.look,
 	})
 }
 
@@ -227,7 +227,7 @@ const recordGrace = 3 * time.Second
 func (s *Service) finish(ctx context.Context, j *job, in *intent, out Outcome) error {
 	now := s.clock(j)
 	con := Conclude(out.Verdict, j.plan, in.claim, out.Error, out.RetryAfter, now)
-	if con.State == EffectIntent {
+	if con.State == EffectIntent && !con.Awaits {
 		con.Wait = j.plan.retry().fit(con.Wait+s.jitter(con.Wait/5), now)
 	}
 	if con.State == EffectUnknown && con.Error == nil {
@@ -264,7 +264,7 @@ func (s *Service) finish(ctx context.Context, j *job, in *intent, out Outcome) e
 	if err := failpoint.Hit(failRecorded, j.failKey()); err != nil {
 		return err
 	}
-	if con.State == EffectIntent && con.Wait <= longestNak {
+	if con.State == EffectIntent && !con.Awaits && con.Wait <= longestNak {
 		return fault.RetryAfter(con.Wait, fmt.Errorf("call %s: attempt %d: %s", j.c.CallID, in.claim.Attempts, out.Verdict))
 	}
 	return s.announce(record, calls, "")

@@ -16,6 +16,7 @@ const (
 	Happened                 // the other side confirmed it
 	Refused                  // the other side refused it for good; the model is told
 	NotSent                  // it surely did not happen and may be tried again
+	Accepted                 // the other side has it and posts the result later
 )
 
 // Outcome is what a Kind reports about one attempt.
@@ -45,8 +46,9 @@ type Receipt struct {
 	StartedAt     time.Time `json:"started_at"`
 	DurationMs    int64     `json:"duration_ms"`
 	Verdict       string    `json:"verdict"`
-	Probe         string    `json:"probe,omitempty"` // a lookup's: what it decided; the rest is about the lookup
-	Code          string    `json:"code,omitempty"`  // of the problem
+	Callback      bool      `json:"callback,omitempty"` // of a result that was posted later
+	Probe         string    `json:"probe,omitempty"`    // a lookup's: what it decided; the rest is about the lookup
+	Code          string    `json:"code,omitempty"`     // of the problem
 	Error         string    `json:"error,omitempty"`
 }
 
@@ -59,6 +61,8 @@ func (v Verdict) String() string {
 		return "refused"
 	case NotSent:
 		return "not_sent"
+	case Accepted:
+		return "accepted"
 	}
 	return "ambiguous"
 }
@@ -71,8 +75,10 @@ type Conclusion struct {
 	State   string
 	InDoubt string
 	Doubted bool
-	Wait    time.Duration
-	Error   *events.Problem
+	// Awaits keeps EffectIntent open for a result that is posted within Wait.
+	Awaits bool
+	Wait   time.Duration
+	Error  *events.Problem
 }
 
 // Conclude says what an attempt's verdict means. It is pure.
@@ -86,6 +92,7 @@ type Conclusion struct {
 //	            failed          (or unknown, as above) failed
 //	Ambiguous   again, at last  again with the same    unknown
 //	            failed          key, at last unknown
+//	Accepted    -               waits for the callback, then as Ambiguous
 //
 // "again" waits in a row and holds no slot; "at last" is when the plan's Retry is
 // over at now, by the database's clock.
@@ -97,6 +104,8 @@ func Conclude(v Verdict, p Plan, claim Claim, failure *events.Problem, hint time
 	switch {
 	case v == Happened:
 		return Conclusion{State: EffectSucceeded}
+	case v == Accepted && p.ReplyWithin > 0:
+		return Conclusion{State: EffectIntent, Doubted: claim.Doubted, Awaits: true, Wait: p.ReplyWithin}
 	case p.Class == ClassRead && (v == Refused || over):
 		return failed
 	case p.Class == ClassRead:

@@ -36,6 +36,7 @@ type Decision struct {
 	Takeover bool // From belongs to another process, which must be dead
 	Doubted  bool // an earlier attempt may have happened
 	InDoubt  string
+	Waited   bool // DoDoubt: for a callback that did not come
 
 	Doubt *Effect // DoProbe: what is in doubt
 }
@@ -159,7 +160,14 @@ func decideEffect(s State, p Plan, c events.CallTool, self string, own func(stri
 func decideIntent(s State, p Plan, mine bool, self string, own func(string) Own) Decision {
 	claim := s.Effect.Claim
 	lost := false // the owner may have acted and cannot tell
+	awaited := s.Effect.Awaiting()
 	switch {
+	case awaited:
+		d, over := decideAwaiting(s, mine)
+		if !over {
+			return d
+		}
+		lost = true
 	case claim.AttemptID == "":
 		if !mine {
 			return Decision{Do: DoAttach}
@@ -190,11 +198,11 @@ func decideIntent(s State, p Plan, mine bool, self string, own func(string) Own)
 		}
 		return Decision{Do: DoAttach}
 	}
-	takeover := claim.Worker != self
+	takeover := claim.Worker != self && !awaited
 	if p.Policy == DoubtRetry && !p.retry().over(claim.Attempts, s.Now) {
 		return Decision{Do: DoBegin, From: claim, Live: true, Takeover: takeover, Doubted: true}
 	}
-	return Decision{Do: DoDoubt, From: claim, Takeover: takeover, InDoubt: p.openDoubt()}
+	return Decision{Do: DoDoubt, From: claim, Takeover: takeover, InDoubt: p.openDoubt(), Waited: awaited}
 }
 
 // openDoubt is how a doubt is left when the policy has no more acts to try.

@@ -54,6 +54,7 @@ const (
 	CodeOtherOutcome     = "other_outcome"
 	CodeNotYours         = "not_a_program_effect"
 	CodeNoCallback       = "no_callback"
+	CodeNoPublicURL      = "no_public_url"
 )
 
 func problem(code, format string, args ...any) *events.Problem {

@@ -30,6 +30,7 @@ type job struct {
 
 	look     bool           // only looks: see Request.Look
 	discard  bool           // nothing of the answer is kept
+	replyURL string         // of the attempt, when its result may be posted
 	callback *spec.Callback // of the run's definition, for the call that posts its end
 	seen     time.Time      // the database's clock at seenAt, on ours
 	seenAt   time.Time
@@ -93,7 +94,7 @@ func (s *Service) plan(ctx context.Context, j *job) error {
 	if j.plan.Problem == nil && s.kindOf(tool) == nil {
 		j.plan.Problem = problem(CodeNoKind, "no tool kind of this release runs %s", j.c.Tool)
 	}
-	return nil
+	return s.reachable(j)
 }
 
 func (s *Service) kindOf(t *spec.Tool) Kind {
@@ -171,9 +172,13 @@ func (s *Service) answer(ctx context.Context, j *job, a Answer) error {
 }
 
 func (s *Service) doubt(ctx context.Context, j *job, d Decision) error {
+	why := problem(CodeUnknownOutcome, "the worker was lost between the request and its record; it may have happened")
+	if d.Waited {
+		why = problem(CodeUnknownOutcome, "the other side accepted it and has not said within %s what became of it; it may have happened", j.plan.ReplyWithin)
+	}
 	calls, ok, err := s.store.Doubt(ctx, Doubt{
 		Call: j.call(), EffectID: j.effectID(), From: d.From, Takeover: d.Takeover, Worker: s.worker, InDoubt: d.InDoubt, LookIn: j.plan.firstLook(),
-		Error: problem(CodeUnknownOutcome, "the worker was lost between the request and its record; it may have happened"),
+		Error: why,
 	})
 	if err != nil {
 		return fmt.Errorf("mark effect of call %s unknown: %w", j.c.CallID, err)
@@ -181,6 +186,6 @@ func (s *Service) doubt(ctx context.Context, j *job, d Decision) error {
 	if !ok {
 		return fault.RetryAfter(otherHoldsNak, fmt.Errorf("call %s: its owner cannot be judged yet", j.c.CallID))
 	}
-	j.log.WarnContext(ctx, "effect in doubt", "owner", d.From.Worker, telemetry.KeyEpoch, d.From.Epoch, "policy", d.InDoubt)
+	j.log.WarnContext(ctx, "effect in doubt", "awaited", d.Waited, "owner", d.From.Worker, telemetry.KeyEpoch, d.From.Epoch, "policy", d.InDoubt)
 	return s.announce(ctx, calls, "")
 }

@@ -38,6 +38,8 @@ type Request struct {
 	Look bool
 	// Discard says that nothing of the answer is kept: there are no artifacts.
 	Discard bool
+	// ReplyURL is where the other side posts a result that comes later.
+	ReplyURL string
 	// Callback is set for BuiltinCallback.
 	Callback *spec.Callback
 }

@@ -30,10 +30,11 @@ type outside struct {
 	keys  map[string]map[string]bool // body → keys that came with it
 	seen  map[string]int             // body → arrivals
 	gate  map[string]chan struct{}   // body → answers wait for it
+	later map[string][]string        // body → where its results are posted, in the order of the requests
 }
 
 func newOutside(t *testing.T) *outside {
-	o := &outside{done: map[string]int{}, known: map[string]json.RawMessage{}, keys: map[string]map[string]bool{}, seen: map[string]int{}, gate: map[string]chan struct{}{}}
+	o := &outside{done: map[string]int{}, known: map[string]json.RawMessage{}, keys: map[string]map[string]bool{}, seen: map[string]int{}, gate: map[string]chan struct{}{}, later: map[string][]string{}}
 	o.Server = httptest.NewServer(o)
 	t.Cleanup(func() {
 		o.mu.Lock()
@@ -67,6 +68,10 @@ func (o *outside) hold(c events.CallTool) (release func()) {
 func (o *outside) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if n, ok := strings.CutPrefix(r.URL.Path, "/seen/"); ok {
 		o.lookup(o, rw, n)
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, "/later") {
+		o.accept(rw, r)
 		return
 	}
 	o.arrivals.Add(1)

@@ -32,6 +32,9 @@ type Plan struct {
 	Timeout time.Duration
 	// Retry is when and how often it is tried again; without Waits, quickRetry.
 	Retry Retry
+	// ReplyWithin is how long a result may be awaited that is posted later; zero:
+	// none is.
+	ReplyWithin time.Duration
 	// Probe is what DoubtProbe does.
 	Probe *spec.Probe
 	// Unasked says that nobody is asked about an outcome that stays unknown.
@@ -76,6 +79,9 @@ func MakePlan(t *spec.Tool, c events.CallTool, run json.RawMessage) Plan {
 	}
 	if t.HTTP != nil && t.HTTP.Retry != nil {
 		p.Retry = Retry{Waits: t.HTTP.Retry.Waits(), Attempts: int(t.HTTP.Retry.Attempts)}
+	}
+	if p.Class != ClassRead {
+		p.ReplyWithin = replyWithin(t)
 	}
 	switch p.Class {
 	case ClassRead, ClassIdempotent:

@@ -69,6 +69,10 @@ type Deps struct {
 	Once     OnceStore // nil: the ledger serves no programs
 	Stops    StopStore
 	Tools    Definitions
+	Replies  Replies // nil: no results are posted to this process
+	// PublicURL is where other systems reach the door, without a slash at its
+	// end; empty: not known yet. Nil: tools that need it are refused.
+	PublicURL func() string
 	// Listing finds tools by name and Offers asks what can be imported; nil: this
 	// process does neither.
 	Listing Listing
@@ -94,6 +98,8 @@ type Service struct {
 	reader     Reader
 	once       OnceStore
 	stops      StopStore
+	replies    Replies
+	publicURL  func() string
 	retention  time.Duration
 	tools      Definitions
 	listing    Listing
@@ -134,7 +140,7 @@ func New(c Config, d Deps) (*Service, error) {
 	}
 	return &Service{
 		worker: c.Worker, pools: c.Pools, slots: c.Slots, sweepEvery: c.SweepEvery,
-		store: d.Store, controls: d.Controls, reader: d.Reader, once: d.Once, stops: d.Stops, retention: c.KeyRetention, tools: d.Tools, listing: d.Listing, offers: d.Offers, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
+		store: d.Store, controls: d.Controls, reader: d.Reader, once: d.Once, stops: d.Stops, replies: d.Replies, publicURL: d.PublicURL, retention: c.KeyRetention, tools: d.Tools, listing: d.Listing, offers: d.Offers, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
 		heart: d.Heart, consume: d.Consume, kick: d.Kick, log: d.Log, now: time.Now, attempts: newAttempts(),
 	}, nil
 }

@@ -85,6 +85,7 @@ type Effect struct {
 	SettledBy  string
 	OnDoubt    string          // policy of a program's act; empty for tool calls
 	HeldBy     string          // of an intent: the stop that it waits for
+	ReplyUntil time.Time       // of an intent with an attempt: its result is awaited until then
 	Damaged    string          // why the stored record cannot be understood
 	ProbeSince time.Time       // when it came in doubt, with DoubtProbe
 	Probes     int             // lookups since then that decided nothing
@@ -96,6 +97,12 @@ type Effect struct {
 
 // Held reports whether a stop keeps the effect from being tried.
 func (e Effect) Held() bool { return e.State == EffectIntent && e.HeldBy != "" }
+
+// Awaiting reports whether the other side has accepted it and is to post the
+// result.
+func (e Effect) Awaiting() bool {
+	return e.State == EffectIntent && e.Claim.AttemptID != "" && !e.ReplyUntil.IsZero()
+}
 
 // Open reports whether the effect is in doubt and nobody has settled it.
 func (e Effect) Open() bool { return e.State == EffectUnknown && e.SettledBy == "" }

@@ -73,6 +73,7 @@ type Begin struct {
 	From      Claim
 	Takeover  bool
 	Doubted   bool
+	Reply     Ticket
 	// Bind, when the call is gated, is what the yes must be bound to.
 	Gated bool
 	Bind  events.Digest

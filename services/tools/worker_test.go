@@ -34,6 +34,7 @@ const (
 	envToken   = "HOLDFAST_SECRET_CANARY"
 	envPools   = "TOOLS_TEST_POOLS" // a worker works for these pools, separated by commas, with many slots
 	envDoor    = "HOLDFAST_TOOL_DOOR"
+	envNoURL   = "TOOLS_TEST_NO_URL" // nobody has said where other systems reach us
 	canary     = "canary-7f3a9c51e2d84b60"
 )
 
@@ -98,8 +99,12 @@ func startService(ctx context.Context, url config.Secret, b *bus.Bus, log *slog.
 	if given := os.Getenv(envPools); given != "" {
 		slots, pools = 64, strings.Split(given, ",")
 	}
+	publicURL := func() string { return publicURL }
+	if os.Getenv(envNoURL) != "" {
+		publicURL = nil
+	}
 	p.service, err = tools.New(tools.Config{Worker: p.name, Slots: slots, SweepEvery: 200 * time.Millisecond, Pools: pools}, tools.Deps{
-		Store: p.store, Controls: p.store, Reader: p.store, Once: p.store, Stops: p.store, Tools: defs(), Callbacks: callbacks(p.store), Kinds: withEnds(kinds, p.store), Bus: b, Heart: beating,
+		Store: p.store, Controls: p.store, Reader: p.store, Once: p.store, Stops: p.store, Replies: p.store, PublicURL: publicURL, Tools: defs(), Callbacks: callbacks(p.store), Kinds: withEnds(kinds, p.store), Bus: b, Heart: beating,
 		Consume: inbox.Consume(b, p.beat.Holding), Kick: relay.Kick, Log: log,
 	})
 	if err != nil {

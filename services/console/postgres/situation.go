@@ -14,7 +14,8 @@ import (
 
 const pendingOfRun = `
 SELECT item, kind, state, since, detail, coalesce(pool, ''),
-       (SELECT p.next_attempt_at FROM tools.v_probes p WHERE p.call_id = substr(item, 6)) -- "call/" before it
+       (SELECT p.next_attempt_at FROM tools.v_probes p WHERE p.call_id = substr(item, 6)), -- "call/" before it
+       (SELECT a.reply_until FROM tools.v_awaited a WHERE a.call_id = substr(item, 6))
   FROM runner.v_pending
  WHERE run_id = $1 AND namespace = $2
  ORDER BY since, item LIMIT 1000`
@@ -127,14 +128,14 @@ func (s *Store) Workers(ctx context.Context) ([]console.Worker, error) {
 func scanPending(row pgx.CollectableRow) (console.Pending, error) {
 	var p console.Pending
 	var detail *json.RawMessage
-	var look *time.Time
-	if err := row.Scan(&p.Item, &p.Kind, &p.State, &p.Since, &detail, &p.Pool, &look); err != nil {
+	var look, reply *time.Time
+	if err := row.Scan(&p.Item, &p.Kind, &p.State, &p.Since, &detail, &p.Pool, &look, &reply); err != nil {
 		return p, err
 	}
 	if look != nil {
 		p.Probed, p.NextLook = true, look.UTC()
 	}
-	p.Since = p.Since.UTC()
+	p.Since, p.Awaited = p.Since.UTC(), orZero(reply)
 	if json.Unmarshal(raw(detail), &p.Detail) != nil {
 		p.Detail = string(raw(detail)) // of a runner that says more
 	}

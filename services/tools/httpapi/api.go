@@ -24,6 +24,7 @@ func Register(d *door.Door, s *tools.Service) {
 	registerTools(d, a)
 	registerStops(d, a)
 	registerArtifacts(d, a)
+	registerReplies(d, a)
 	tags := []string{"effects"}
 	door.Register(d, huma.Operation{
 		Method: http.MethodGet, Path: "/v1/effects", Tags: tags, OperationID: "list-effects",
@@ -51,7 +52,7 @@ type api struct{ service *tools.Service }
 
 type listInput struct {
 	door.PageInput
-	State string `query:"state" enum:"intent,held,succeeded,failed,unknown,expired"`
+	State string `query:"state" enum:"intent,held,awaiting,succeeded,failed,unknown,expired"`
 	Tool  string `query:"tool" maxLength:"120" doc:"name of a tool; program/<name> for what programs do"`
 	Run   string `query:"run" doc:"id of a run: what it and all runs that it started changed; also effects that another run opened and one of these shares"`
 }

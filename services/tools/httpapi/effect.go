@@ -13,7 +13,7 @@ type Effect struct {
 	Namespace   string          `json:"namespace"`
 	Tool        string          `json:"tool"`
 	Key         string          `json:"key" doc:"what the other side gets as Idempotency-Key"`
-	State       string          `json:"state" enum:"intent,held,succeeded,failed,unknown,expired" doc:"held: a stop keeps it from being tried; failed: it surely did not happen; unknown: it may have happened; expired: the key is used up, what was done is forgotten"`
+	State       string          `json:"state" enum:"intent,held,awaiting,succeeded,failed,unknown,expired" doc:"held: a stop keeps it from being tried; awaiting: the other side has accepted it and posts the result; failed: it surely did not happen; unknown: it may have happened; expired: the key is used up, what was done is forgotten"`
 	Epoch       int64           `json:"epoch"`
 	RunID       string          `json:"run_id" doc:"of the call that opened it"`
 	CallID      string          `json:"call_id"`
@@ -23,6 +23,7 @@ type Effect struct {
 	InDoubt     string          `json:"in_doubt,omitempty" enum:"ask,fail,probe" doc:"ask: a person is asked; fail: nobody is; probe: a lookup is to say, at next_attempt_at"`
 	SettledBy   string          `json:"settled_by,omitempty" doc:"who said what became of it"`
 	HeldBy      string          `json:"held_by,omitempty" doc:"with held: the id of the stop"`
+	ReplyUntil  time.Time       `json:"reply_until,omitzero" doc:"with awaiting: when the wait for the callback ends and in_doubt begins"`
 	OnDoubt     string          `json:"on_doubt,omitempty" enum:"ask,retry,fail" doc:"of a program's act: its policy"`
 	Damaged     string          `json:"damaged,omitempty" doc:"why the stored record cannot be understood; it is neither done nor free"`
 	Worker      string          `json:"worker,omitempty" doc:"who acts, or acted last; of a program the holder"`
@@ -51,6 +52,9 @@ func show(e tools.Effect) Effect {
 	out.OnDoubt, out.Damaged = e.OnDoubt, e.Damaged
 	if e.Held() {
 		out.State, out.HeldBy, out.NextAttempt = tools.EffectHeld, e.HeldBy, time.Time{}
+	}
+	if e.Awaiting() {
+		out.State, out.ReplyUntil = tools.EffectAwaiting, e.ReplyUntil
 	}
 	if out.Damaged != "" {
 		out.Result = nil // it may not even be JSON

@@ -73,7 +73,14 @@ func (h *HTTP) request(r tools.Request, read bool) (egress.Request, scrubber, *t
 	if err := json.Unmarshal(secret, &secrets); err != nil {
 		return fail(tools.NotSent, "tool_misconfigured", errors.New("secrets cannot be read"))
 	}
-	scrub := newScrubber(secrets)
+	token := ""
+	if def.Callback != nil {
+		if r.ReplyURL == "" {
+			return fail(tools.NotSent, "tool_misconfigured", errors.New("there is no address for the callback; start the tools service with --tools-public-url"))
+		}
+		token = r.ReplyURL[strings.LastIndexByte(r.ReplyURL, '/')+1:]
+	}
+	scrub := newScrubber(secrets, token)
 	values := map[string]json.RawMessage{"args": r.Args, "env": env}
 	url, err := def.URL.URL(values)
 	if err != nil {
@@ -83,6 +90,13 @@ func (h *HTTP) request(r tools.Request, read bool) (egress.Request, scrubber, *t
 		return fail(tools.Refused, "invalid_arguments", err)
 	}
 	values["secret"] = secret
+	if def.Callback != nil {
+		url, err := json.Marshal(map[string]string{"url": r.ReplyURL})
+		if err != nil {
+			return fail(tools.NotSent, "tool_misconfigured", errors.New("the address of the callback cannot be written"))
+		}
+		values["callback"] = url
+	}
 	req := egress.Request{Method: def.Method, URL: url, Header: http.Header{}, Read: read, MaxBytes: maxArtifactBytes}
 	for name, template := range def.Headers {
 		v, err := template.Text(values)

@@ -21,8 +21,11 @@ func judge(r tools.Request, resp egress.Response, read bool, scrub scrubber) too
 	def, keep := r.Tool.HTTP, &keeper{r: r}
 	resp = unzipped(resp)
 	var values map[string]json.RawMessage
-	if def.Success != nil || def.Output != nil || def.Artifact != nil {
+	if def.Success != nil || def.Output != nil || def.Artifact != nil || def.Callback != nil {
 		values = answerValues(resp, scrub)
+	}
+	if later := byAcceptance(def.Callback, values, resp.Status, scrub); later != nil {
+		return *later
 	}
 	out := statusOutcome(resp, read, scrub)
 	if def.Success != nil && !(read && resp.Broken != nil) {

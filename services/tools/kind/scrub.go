@@ -3,6 +3,7 @@ package kind
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,9 +15,10 @@ const redacted = "[redacted]"
 // that a program would echo them in.
 type scrubber struct{ spellings []string }
 
-func newScrubber(secrets map[string]string) scrubber {
+// newScrubber takes out the values of secrets, and more.
+func newScrubber(secrets map[string]string, more ...string) scrubber {
 	var s scrubber
-	for _, v := range secrets {
+	for _, v := range slices.AppendSeq(more, maps.Values(secrets)) {
 		if v == "" {
 			continue
 		}

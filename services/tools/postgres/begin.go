@@ -55,7 +55,7 @@ WITH ` + gateSQL + `, ` + stopSQL + `, effect AS (
 		call_id = CASE WHEN e.state = 'failed' THEN excluded.call_id ELSE e.call_id END,
 		run_id = CASE WHEN e.state = 'failed' THEN excluded.run_id ELSE e.run_id END,
 		held_by = excluded.held_by, next_attempt_at = excluded.next_attempt_at,
-		wake_at = NULL, in_doubt = NULL, result = NULL, error = NULL, settled_by = NULL,
+		reply_until = NULL, wake_at = NULL, in_doubt = NULL, result = NULL, error = NULL, settled_by = NULL,
 		updated_at = clock_timestamp()
 	WHERE e.epoch = $16::bigint AND coalesce(e.attempt_id, '') = $17::text AND e.args_digest = excluded.args_digest
 	  AND e.state IN ('intent', 'failed')
@@ -129,6 +129,9 @@ func (s *Store) beginEffect(ctx context.Context, b tools.Begin) (tools.Began, er
 		ok, err := openCall(ctx, tx, b.Call, b.EffectID, began.Held == "")
 		if err == nil && !ok {
 			return errGuard
+		}
+		if err == nil && began.Held == "" && b.Reply.Hash != "" {
+			err = keepTicket(ctx, tx, b, began.Epoch)
 		}
 		if err == nil && began.Held != "" {
 			_, err = tx.Exec(ctx, releaseCallSQL, string(b.Call.ID), b.Doubted)

@@ -87,6 +87,10 @@ func (s *Store) finishEffect(ctx context.Context, f tools.Finish) (answered []to
 		return nil, false, err
 	}
 	err = s.tx(ctx, func(tx pgx.Tx) error {
+		if con.Awaits {
+			mine, answered, err = await(ctx, tx, f, *receipt)
+			return err
+		}
 		due := wake(con.Wait)
 		if con.InDoubt == tools.DoubtProbe { // no message waits for it
 			due = con.Wait.Milliseconds()
@@ -104,6 +108,9 @@ func (s *Store) finishEffect(ctx context.Context, f tools.Finish) (answered []to
 			if n > 0 { // an earlier commit of ours whose reply was lost
 				mine = true
 				answered, err = calls(tx.Query(ctx, effectCallsSQL, f.EffectID))
+				return err
+			}
+			if mine, answered, err = replied(ctx, tx, f, *receipt); err != nil || mine {
 				return err
 			}
 		}

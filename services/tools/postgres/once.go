@@ -112,6 +112,8 @@ WITH old AS (
 	RETURNING e.effect_id
 ), forgotten AS (
 	DELETE FROM tools.receipts r USING gone WHERE r.effect_id = gone.effect_id
+), unanswerable AS (
+	DELETE FROM tools.replies r USING gone WHERE r.effect_id = gone.effect_id
 )
 SELECT count(*) FROM gone`
 

@@ -26,6 +26,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"listEffects": listEffectsSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
 		"standing": standingSQL, "putStop": putStopSQL, "sameStop": sameStopSQL, "endStop": endStopSQL, "getStop": getStopSQL, "listStops": listStopsSQL, "release": releaseSQL,
 		"keepArtifact": keepArtifactSQL, "listArtifacts": listArtifactsSQL, "getArtifact": getArtifactSQL,
+		"keepTicket": keepTicketSQL, "await": awaitSQL, "replied": repliedSQL, "awaited": awaitedSQL, "effectByID": effectByIDSQL, "reply": replySQL, "takeReply": takeReplySQL,
 		"endOfRun": endOfRunSQL, "endedRun": endedRunSQL,
 	})
 	if err != nil {
@@ -45,7 +46,7 @@ func TestRoles(t *testing.T) {
 				t.Errorf("%s may run %s", role, q)
 			}
 		}
-		for _, view := range []string{"v_effects", "v_calls", "v_landed", "v_workers", "v_artifacts", "v_stops", "v_held"} {
+		for _, view := range []string{"v_effects", "v_calls", "v_landed", "v_workers", "v_artifacts", "v_stops", "v_held", "v_awaited"} {
 			if _, err := pool.Exec(t.Context(), "SELECT count(*) FROM tools."+view); err != nil {
 				t.Errorf("%s cannot read %s: %v", role, view, err)
 			}

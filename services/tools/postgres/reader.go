@@ -22,7 +22,7 @@ WITH RECURSIVE tree AS (
 SELECT ` + effectColumns + `
   FROM tools.effects e
  WHERE e.namespace = $1
-   AND ($2 = '' OR CASE WHEN e.state = 'intent' AND e.held_by IS NOT NULL THEN 'held' ELSE e.state END = $2) AND ($3 = '' OR e.tool = $3)
+   AND ($2 = '' OR CASE WHEN e.state <> 'intent' THEN e.state WHEN e.held_by IS NOT NULL THEN 'held' WHEN e.attempt_id IS NOT NULL AND e.reply_until IS NOT NULL THEN 'awaiting' ELSE e.state END = $2) AND ($3 = '' OR e.tool = $3)
    AND ($4 = '' OR e.effect_id IN (SELECT c.effect_id FROM tools.calls c JOIN tree USING (run_id) WHERE c.effect_id IS NOT NULL)
         OR (e.on_doubt IS NOT NULL AND e.run_id IN (SELECT run_id FROM tree)))
    AND (NOT $5::bool OR ((e.state = 'unknown' AND e.settled_by IS NULL), e.created_at, e.effect_id) < ($6::bool, $7::timestamptz, $8::text))

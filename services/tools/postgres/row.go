@@ -64,7 +64,7 @@ func (r callRow) call() (tools.Call, error) {
 // effectColumns is what effectRow scans, in its order.
 const effectColumns = `e.effect_id, e.namespace, e.tool, e.key, e.state, e.epoch, e.call_id, e.run_id, e.args::text, e.args_digest,
 	e.attempt_id, e.worker, e.lease_until, e.attempts, e.doubted, e.next_attempt_at, e.in_doubt,
-	e.result::text, e.error::text, e.settled_by, e.created_at, e.updated_at, e.acted_at, e.on_doubt, e.probe_since, e.probes, e.held_by`
+	e.result::text, e.error::text, e.settled_by, e.created_at, e.updated_at, e.acted_at, e.on_doubt, e.probe_since, e.probes, e.held_by, e.reply_until`
 
 type effectRow struct {
 	EffectID, Namespace, Tool, Key, State string
@@ -82,6 +82,7 @@ type effectRow struct {
 	ProbeSince                            *time.Time
 	Probes                                int
 	HeldBy                                *string
+	ReplyUntil                            *time.Time
 }
 
 func (r effectRow) effect() (tools.Effect, error) {
@@ -94,7 +95,7 @@ func (r effectRow) effect() (tools.Effect, error) {
 		},
 		InDoubt: text(r.InDoubt), Result: raw(r.Result), SettledBy: text(r.SettledBy),
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), ActedAt: at(r.ActedAt),
-		OnDoubt: text(r.OnDoubt), ProbeSince: at(r.ProbeSince), Probes: r.Probes, HeldBy: text(r.HeldBy),
+		OnDoubt: text(r.OnDoubt), ProbeSince: at(r.ProbeSince), Probes: r.Probes, HeldBy: text(r.HeldBy), ReplyUntil: at(r.ReplyUntil),
 	}
 	e.Damaged = tools.Damage(e)
 	var err error

@@ -1,0 +1,296 @@
+//go:build !holdfast_broken_ledger
+
+package tools_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/tools"
+)
+
+const publicURL = "https://door.test/base"
+
+// Tools whose results are posted later, at a place that says so in a header.
+var replyYAML = func() string {
+	var b strings.Builder
+	for name, more := range map[string]string{
+		"later":         `, callback: {within: 1h, failed: "!body.ok", result: "${body.paid}"}}`,
+		"later_ask":     `, callback: {within: 1s}}`,
+		"later_fail":    `, callback: {within: 1s}}, inDoubt: fail`,
+		"later_probe":   `, callback: {within: 1s}}, inDoubt: {probe: {http: {url: "${env.HOLDFAST_TOOL_OUTSIDE}/seen/${args.n}"}, happened: "answer.status == 200 && answer.body.count > 0", after: 100ms, result: "probed"}}`,
+		"later_key":     `, callback: {within: 1h}}, inDoubt: retry`,
+		"later_briefly": `, callback: {within: 1s}}, inDoubt: retry`,
+	} {
+		fmt.Fprintf(&b, `
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: %s}
+spec: {description: takes its time, input: {type: object}, effect: write, timeout: 5s, http: {url: "${env.HOLDFAST_TOOL_OUTSIDE}/later", headers: {X-Callback: "${callback.url}"}%s}
+`, name, more)
+	}
+	return b.String()
+}()
+
+// accept acts once per key and says that the result follows; args.mode "500"
+// says it with an error.
+func (o *outside) accept(rw http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	key := r.Header.Get("Idempotency-Key")
+	o.mu.Lock()
+	o.seen[string(body)]++
+	if o.known[key] == nil {
+		o.done[string(body)]++
+		o.known[key] = []byte(`{}`)
+	}
+	o.later[string(body)] = append(o.later[string(body)], r.Header.Get("X-Callback"))
+	gate := o.gate[string(body)]
+	o.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	if strings.Contains(string(body), "500") {
+		rw.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	rw.WriteHeader(http.StatusAccepted)
+	_, _ = io.WriteString(rw, r.Header.Get("X-Callback")) // an echo of the secret
+}
+
+// reply posts the result of the n-th request about a call.
+func (w *world) reply(p *process, c events.CallTool, n int, body string) error {
+	w.t.Helper()
+	w.outside.mu.Lock()
+	url := w.outside.later[string(c.Args)][n]
+	w.outside.mu.Unlock()
+	token, ok := strings.CutPrefix(url, publicURL+tools.ReplyPath)
+	if !ok || len(token) != tools.TokenBytes {
+		w.t.Fatalf("the other side was given %q", url)
+	}
+	return p.service.Reply(context.Background(), tools.Reply{Token: token, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(body)})
+}
+
+func (w *world) awaits(c events.CallTool) {
+	w.t.Helper()
+	w.until("the result is awaited", func() bool {
+		return w.count(`SELECT count(*) FROM tools.v_awaited WHERE call_id = $1`, string(c.CallID)) == 1
+	})
+}
+
+// later lets time pass for what is awaited.
+func (w *world) later(by string) {
+	w.t.Helper()
+	if _, err := w.db.Pool.Exec(w.t.Context(), `UPDATE tools.effects SET reply_until = reply_until - $1::interval, wake_at = wake_at - $1::interval`, by); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// The other side answers after ten minutes, and the worker that asked was killed
+// meanwhile. Nobody and nothing holds the call in between.
+func TestCaseD07_TheAnswerComesAfterTenMinutesByCallback(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	worker := w.fork("")
+	c := w.call("later", `{"n":1}`)
+	w.send(c, "")
+	w.awaits(c)
+	w.idle()
+	if err := worker.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-worker.dead
+	survivor := w.start()
+	w.send(c, ":n1") // the runner asks where it is
+	w.later("10 min")
+	w.idle()
+	if n := w.outside.requests(c); n != 1 || len(w.answersOf(c.CallID)) != 0 {
+		t.Errorf("%d requests, answers %+v", n, w.answersOf(c.CallID))
+	}
+	if err := w.reply(survivor, c, 0, `{"ok":true,"paid":12345678901234567890}`); err != nil {
+		t.Fatal(err)
+	}
+	if a := w.answer(c.CallID, events.CallSucceeded); a.Epoch != 1 || string(a.Result) != `12345678901234567890` || a.Replayed {
+		t.Errorf("answer %+v", a)
+	}
+	if err := w.reply(survivor, c, 0, `{"ok":true,"paid":12345678901234567890}`); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	if err := w.reply(survivor, c, 0, `{"ok":true,"paid":2}`); !errors.Is(err, tools.ErrReplyTaken) {
+		t.Errorf("another result: %v", err)
+	}
+	w.idle()
+	w.wantEffects(c, 1)
+	if len(w.ids) != 1 {
+		t.Errorf("the run heard %v", w.ids)
+	}
+	token := w.outside.later[string(c.Args)][0]
+	token = token[strings.LastIndexByte(token, '/')+1:]
+	for _, table := range []string{"calls", "effects", "receipts", "replies", "announcements"} {
+		if n := w.count(`SELECT count(*) FROM tools.`+table+` x WHERE x::text LIKE '%' || $1 || '%'`, token); n != 0 {
+			t.Errorf("the token is in tools.%s", table)
+		}
+	}
+}
+
+// The result is faster than the answer that announces it, or than its record.
+func TestReply_ComesEarly(t *testing.T) {
+	t.Parallel()
+	t.Run("before the answer", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		p := w.start()
+		c := w.call("later", `{"n":2}`)
+		release := w.outside.hold(c)
+		w.send(c, "")
+		w.until("it has arrived", func() bool { return w.outside.requests(c) == 1 })
+		if err := w.reply(p, c, 0, `{"ok":true,"paid":true}`); err != nil {
+			t.Fatal(err)
+		}
+		w.answer(c.CallID, events.CallSucceeded)
+		release()
+		w.until("its own answer is a receipt", func() bool {
+			return w.count(`SELECT count(*) FROM tools.receipts WHERE NOT late AND body->>'verdict' = 'accepted'`) == 1
+		})
+		w.idle()
+		if state, epoch := w.effect(c); state != tools.EffectSucceeded || epoch != 1 || w.outside.requests(c) != 1 {
+			t.Errorf("%s in epoch %d after %d requests", state, epoch, w.outside.requests(c))
+		}
+	})
+	// After the act and before its record the worker dies: where the key is
+	// honoured the call is sent again, and the first address still counts; where
+	// it is not, a doubt follows, which the result settles.
+	for tool, want := range map[string]int{"later_key": 2, "later": 1} {
+		t.Run("after a crash "+tool, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			c := w.call(tool, `{"n":3}`)
+			w.killed(c, "tools.acted")
+			survivor := w.start()
+			if want == 2 {
+				w.until("it is sent again", func() bool { return w.outside.requests(c) == 2 })
+				w.awaits(c)
+			} else {
+				w.answer(c.CallID, events.CallUnknown)
+			}
+			if err := w.reply(survivor, c, 0, `{"ok":true,"paid":true}`); err != nil {
+				t.Fatal(err)
+			}
+			w.answer(c.CallID, events.CallSucceeded)
+			w.idle()
+			if n := w.outside.requests(c); n != want {
+				t.Errorf("%d requests, want %d", n, want)
+			}
+			w.wantEffects(c, 1)
+		})
+	}
+}
+
+// Nothing is posted in time: the tool's policy follows, and what is posted after
+// that settles the doubt while it is open.
+func TestReply_TheWaitEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.outside.lookup = truthful
+	p := w.start()
+	ask, fail, probe, again := w.call("later_ask", `{"n":4}`), w.call("later_fail", `{"n":5}`), w.call("later_probe", `{"n":6}`), w.call("later_briefly", `{"n":7}`)
+	for _, c := range []events.CallTool{ask, fail, probe, again} {
+		w.send(c, "")
+	}
+	if a := w.answer(ask.CallID, events.CallUnknown); a.InDoubt != tools.DoubtAsk || !strings.Contains(a.Error.Message, "has not said within 1s") {
+		t.Errorf("answer %+v", a)
+	}
+	if a := w.answer(fail.CallID, events.CallUnknown); a.InDoubt != tools.DoubtFail {
+		t.Errorf("answer %+v", a)
+	}
+	if a := w.answer(probe.CallID, events.CallSucceeded); string(a.Result) != `"probed"` || a.Settled != "probe" {
+		t.Errorf("answer %+v", a)
+	}
+	w.until("it is sent again under its key", func() bool { return w.outside.requests(again) == 2 })
+	for _, c := range []events.CallTool{ask, fail, again} {
+		if err := w.reply(p, c, 0, `{"late":true}`); err != nil {
+			t.Errorf("%s: %v", c.Tool, err)
+		}
+		if a := w.answer(c.CallID, events.CallSucceeded); string(a.Result) != `{"late":true}` {
+			t.Errorf("%s: %+v", c.Tool, a)
+		}
+		w.wantEffects(c, 1)
+	}
+	// The lookup was first: what comes now is kept and changes nothing.
+	if err := w.reply(p, probe, 0, `{"late":true}`); !errors.Is(err, tools.ErrReplyTaken) {
+		t.Errorf("after the verdict: %v", err)
+	}
+	if n := w.count(`SELECT count(*) FROM tools.receipts WHERE late AND body->>'callback' = 'true' AND effect_id = $1`, w.effectID(probe)); n != 1 {
+		t.Errorf("%d late receipts, want 1", n)
+	}
+}
+
+// What is posted may say that it failed, or nothing that can be understood. A
+// stop and a cancelled run change nothing about an act that was accepted.
+func TestReply_WhatItSays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.start()
+	c, bad := w.call("later", `{"n":8}`), w.call("later", `{"n":9}`)
+	second := c
+	second.CallID = events.NewCallID(c.RunID, 99, 0)
+	w.send(c, "")
+	w.send(bad, "")
+	w.awaits(c)
+	w.awaits(bad)
+	w.send(second, "") // another call under the key
+	w.until("it waits for the same", func() bool { return w.count(`SELECT count(*) FROM tools.v_awaited`) == 3 })
+	if _, _, err := p.store.PutStop(t.Context(), tools.Stop{ID: "stop-r", Namespace: "default", Scope: tools.StopAll, Note: "n", By: "maria"}); err != nil {
+		t.Fatal(err)
+	}
+	w.control("revoke:"+string(c.CallID), events.ControlTool{CallID: c.CallID, RunID: c.RunID, Action: events.ControlRevoke})
+	w.until("the revocation is taken", func() bool { return w.count(`SELECT count(*) FROM tools.v_landed`) == 1 })
+	if err := w.reply(p, c, 0, `text`); !errors.Is(err, tools.ErrBadReply) {
+		t.Errorf("what cannot be understood: %v", err)
+	}
+	w.awaits(bad)
+	for _, done := range []events.CallTool{c, bad} {
+		body, status := `{"ok":true,"paid":1}`, events.CallSucceeded
+		if done.CallID == bad.CallID {
+			body, status = `{"ok":false,"error":"no funds"}`, events.CallFailed
+		}
+		if err := w.reply(p, done, 0, body); err != nil {
+			t.Fatal(err)
+		}
+		a := w.answer(done.CallID, status)
+		if status == events.CallFailed && (a.Error.Code != "callback_failed" || !strings.Contains(a.Error.Message, "no funds")) {
+			t.Errorf("answer %+v", a.Error)
+		}
+	}
+	if a := w.answer(second.CallID, events.CallSucceeded); !a.Replayed {
+		t.Errorf("the other call: %+v", a)
+	}
+	if err := p.service.Reply(t.Context(), tools.Reply{Token: strings.Repeat("x", tools.TokenBytes)}); !errors.Is(err, tools.ErrNotFound) {
+		t.Errorf("an unknown token: %v", err)
+	}
+}
+
+// Without an address for the result nothing is sent.
+func TestReply_NeedsAnAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fork("", envNoURL+"=1")
+	c := w.call("later", `{"n":10}`)
+	w.send(c, "")
+	if a := w.answer(c.CallID, events.CallFailed); a.Error == nil || a.Error.Code != tools.CodeNoPublicURL {
+		t.Errorf("answer %+v", a)
+	}
+	if n := w.outside.requests(c); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
