@@ -141,7 +141,7 @@ func showApproval(w io.Writer, a client.Approval) error {
 	}
 	asked, choices, to, schema := questionOf(a)
 	if err := details(w,
-		"approval", string(a.ApprovalID), "question", asked, "choices", choices, "asked of", to, "answer schema", schema, "kind", a.Kind, "state", a.State,
+		"approval", string(a.ApprovalID), "question", asked, "choices", choices, "asked of", to, "schema", schema, "kind", a.Kind, "state", a.State,
 		"tool", a.Tool, "arguments", pretty(a.Args), "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
 		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt),

@@ -47,7 +47,10 @@ type Trigger struct {
 // Parent links a child to the run that waits for it.
 type Parent struct {
 	RunID RunID  `json:"run_id"`
-	Item  string `json:"item"` // pending item of the parent: "<step>/<index>"
+	Item  string `json:"item"` // pending item of the parent: "<step>/<index>", "call/<answer seq>-<index>"
+	// Depth is how many runs are above the child; absent of runs from before it
+	// was counted.
+	Depth int `json:"depth,omitempty"`
 }
 
 // StartRun asks the runner for a run. Its ID (the cause) is "start:<run id>".
@@ -122,6 +125,9 @@ type TimerFired struct {
 	RunID RunID     `json:"run_id"`
 	Timer string    `json:"timer"` // unique in the run
 	Due   time.Time `json:"due"`
+	// Woke is when the run recorded it, by the database's clock; in the row of a
+	// sleep's end only.
+	Woke time.Time `json:"woke,omitzero"`
 }
 
 // ChildCompleted reports a child's end to its parent. ID: "child:<child run id>".
@@ -132,6 +138,9 @@ type ChildCompleted struct {
 	Status string          `json:"status"`
 	Output json.RawMessage `json:"output,omitempty"`
 	Error  *Problem        `json:"error,omitempty"`
+	// Shown is what the model reads instead of an output that is too long; in
+	// the row of a call's child only.
+	Shown json.RawMessage `json:"shown,omitempty"`
 }
 
 // Problem is a stable code and a sentence that says what to do next.

@@ -20,6 +20,9 @@ const (
 	FactSignalTaken     = "signal_taken"
 	FactPlanChanged     = "plan_changed"
 	FactFactsChanged    = "facts_changed"
+	FactSleepStarted    = "sleep_started"
+	FactChildStarted    = "child_started"
+	FactQuestionAsked   = "question_asked"
 	FactCancelRequested = "cancel_requested" // body: Cancelling
 	FactPaused          = "paused"
 	FactResumed         = "resumed"
@@ -77,11 +80,12 @@ type RunEvent struct {
 // RunStarted is the first row. It pins what the run executes to its end.
 type RunStarted struct {
 	Ref        Ref               `json:"ref"`
-	Model      *Ref              `json:"model,omitempty"` // agents only
-	Tools      []Ref             `json:"tools,omitempty"` // in the agent's order; kind "tool"
-	Steps      []Ref             `json:"steps,omitempty"` // flows only: what each step starts, in step order
-	Pools      []Ref             `json:"pools,omitempty"` // shared budgets; kind "budget"
-	Policies   Digest            `json:"policies"`        // digest over the approval and in-doubt policies of Tools
+	Model      *Ref              `json:"model,omitempty"`  // agents only
+	Tools      []Ref             `json:"tools,omitempty"`  // in the agent's order; kind "tool"
+	Steps      []Ref             `json:"steps,omitempty"`  // flows only: what each step starts, in step order
+	Pools      []Ref             `json:"pools,omitempty"`  // shared budgets; kind "budget"
+	Starts     []Ref             `json:"starts,omitempty"` // what its calls may start as child runs
+	Policies   Digest            `json:"policies"`         // digest over the approval and in-doubt policies of Tools
 	Input      json.RawMessage   `json:"input"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Trigger    Trigger           `json:"trigger"`
@@ -179,9 +183,9 @@ type ChildrenStarted struct {
 	Children []Child `json:"children"`
 }
 
-// Child is one item of a flow step.
+// Child is a run that another one starts: an item of a flow step, or a call.
 type Child struct {
-	Item  string          `json:"item"` // "<step>/<index>"
+	Item  string          `json:"item"` // "<step>/<index>", "call/<answer seq>-<index>"
 	RunID RunID           `json:"run_id"`
 	Ref   Ref             `json:"ref"`
 	Input json.RawMessage `json:"input"`

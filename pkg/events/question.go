@@ -14,7 +14,7 @@ type Question struct {
 // Bounds of a question, at every place that takes one.
 const (
 	QuestionChars = 4000
-	QuestionBytes = 96 << 10 // the whole of it, as JSON
+	QuestionBytes = 160 << 10 // the whole of it, as JSON
 	ChoiceChars   = 200
 	MaxChoices    = 50
 )

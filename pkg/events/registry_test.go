@@ -293,7 +293,7 @@ func parse(t *testing.T, file string) *ast.File {
 func typeDocs(t *testing.T) map[string]string {
 	t.Helper()
 	docs := map[string]string{}
-	for _, file := range []string{"bodies.go", "facts.go", "known.go"} {
+	for _, file := range []string{"bodies.go", "facts.go", "known.go", "waits.go"} {
 		for _, decl := range parse(t, file).Decls {
 			gen, ok := decl.(*ast.GenDecl)
 			if !ok || gen.Tok != token.TYPE {

@@ -40,7 +40,7 @@ type Builtin struct {
 }
 
 // builtins is the one table of them, in the order that errors name them.
-var builtins = []*Builtin{&builtinPlan, &builtinFacts, &builtinFetchPage}
+var builtins = []*Builtin{&builtinPlan, &builtinFacts, &builtinSleep, &builtinStartRun, &builtinAskPerson, &builtinFetchPage}
 
 // Builtins lists the built-in tools.
 func Builtins() []*Builtin { return slices.Clone(builtins) }

@@ -10,6 +10,9 @@ import (
 func TestBuiltin_TheNameIsAWholeDocument(t *testing.T) {
 	t.Parallel()
 	for _, b := range Builtins() {
+		if b.Name == BuiltinStartRun {
+			continue // names what may be started as well
+		}
 		docs, err := Parse("t.yaml", []byte("apiVersion: holdfast/v1\nkind: Tool\nmetadata: {name: x}\nspec: {builtin: "+b.Name+"}\n"))
 		if err != nil {
 			t.Errorf("%s: %v", b.Name, err)

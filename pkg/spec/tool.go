@@ -21,7 +21,7 @@ const MaxToolOutput = 256 << 10
 
 // Tool is something an agent's model may call.
 type Tool struct {
-	Metadata    `json:"-"`
+	Metadata `json:"-"`
 	// Description, Input and Effect are the built-in's own when its document
 	// leaves them out.
 	Description string  `json:"description"` // the model reads it
@@ -47,11 +47,17 @@ type Tool struct {
 	Builtin   string `json:"builtin,omitempty"` // exactly one of HTTP, Builtin, Signal, MCP and NATS
 	// Signal makes a call wait for a signal; the runner answers it.
 	Signal *SignalWait `json:"signal,omitempty"`
-	MCP    *MCP        `json:"mcp,omitempty"`
-	NATS   *NATS       `json:"nats,omitempty"`
+	// StartRun belongs to the built-in start_run, AskPerson to ask_person.
+	StartRun  *StartRun  `json:"startRun,omitempty"`
+	AskPerson *AskPerson `json:"askPerson,omitempty"`
+	MCP       *MCP       `json:"mcp,omitempty"`
+	NATS      *NATS      `json:"nats,omitempty"`
 }
 
 func (t *Tool) fill() {
+	if t.StartRun != nil {
+		t.StartRun.fill(t)
+	}
 	t.fillBuiltin()
 	if t.InDoubt.Default == "" {
 		t.InDoubt.Default = defaultDoubt(t.Effect)
@@ -133,11 +139,22 @@ func (t *Tool) check(d *decoder, s spot) {
 	if t.NATS != nil {
 		t.NATS.check(d, s.at("nats"))
 	}
+	if t.StartRun != nil {
+		t.StartRun.check(d, s.at("startRun"), t)
+	}
+	if t.AskPerson != nil {
+		t.AskPerson.check(d, s.at("askPerson"), t)
+	}
+	d.require(s.at("startRun"), t.StartRun != nil || t.Builtin != BuiltinStartRun, "what the calls may start")
 }
 
-// References names the MCP servers that the tool and its probe call.
+// References names the MCP servers that the tool and its probe call, and what it
+// starts.
 func (t *Tool) References() []Reference {
 	var out []Reference
+	if t.StartRun != nil {
+		out = append(out, t.StartRun.references()...)
+	}
 	if t.MCP != nil {
 		out = append(out, Reference{Kind: KindMCPServer, Name: t.MCP.Server, Field: "spec.mcp.server"})
 	}

@@ -19,6 +19,8 @@ type Plan struct {
 	Tools map[string]*spec.Tool
 	Flow  *spec.Flow
 	Pools []Pool
+	// Starts is what the tools may start, by kind and name.
+	Starts map[string]Startable
 }
 
 // Pool is a shared budget that an agent draws on.
@@ -217,7 +219,7 @@ func (d *decision) advanceAgent(plan *Plan) (more bool, err error) {
 	if s.OwesModelCall() {
 		return false, d.checkCeilings(plan)
 	}
-	if s.Retry != nil || len(s.PendingItems()) > 0 || len(s.Turns) == 0 {
+	if s.Retry != nil || s.blocked() || len(s.Turns) == 0 {
 		return false, nil
 	}
 	last := s.Turns[len(s.Turns)-1].Answer

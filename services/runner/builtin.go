@@ -24,6 +24,10 @@ type builtin struct {
 var builtins = map[string]builtin{
 	spec.BuiltinPlan:  {answer: (*decision).planCall},
 	spec.BuiltinFacts: {answer: (*decision).factsCall},
+
+	spec.BuiltinSleepUntil: {answer: (*decision).sleepCall, holds: true},
+	spec.BuiltinStartRun:   {answer: (*decision).startCall, holds: true},
+	spec.BuiltinAskPerson:  {answer: (*decision).askCall, holds: true},
 }
 
 // keepHere routes a call that is to be made and is of a built-in of the runner.

@@ -57,6 +57,8 @@ func (s *State) cancelBody(c events.Command) events.Cancelling {
 			body.Revoke = append(body.Revoke, id)
 		case callAsked:
 			body.Withdraw = append(body.Withdraw, call.ApprovalID)
+		case callQuestion:
+			body.Withdraw = append(body.Withdraw, call.Asked.ApprovalID)
 		case callDoubt:
 			body.Withdraw = append(body.Withdraw, call.Doubt)
 		}

@@ -81,6 +81,8 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 	switch {
 	case in.Tool != nil && s.owesCallback() && in.Tool.CallID == s.callbackID():
 		err = d.add(events.FactCallback, *in.Tool, true)
+	case in.Child != nil && s.End != "" && s.openStarted(in.Child.Item):
+		err = d.child(*in.Child)
 	case s.End != "":
 		err = d.late(in)
 	case in.Start != nil:
@@ -92,7 +94,7 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 	case in.Child != nil && s.Items[in.Child.Item] == nil:
 		err = fmt.Errorf("child item %q: %w", in.Child.Item, errStranger)
 	case in.Child != nil:
-		err = d.add(events.FactChildCompleted, *in.Child, true)
+		err = d.child(*in.Child)
 	case in.Timer != nil:
 		err = d.timer(*in.Timer)
 	case in.Signal != nil:
@@ -148,7 +150,7 @@ func (d *decision) decided(a events.ApprovalDecision) error {
 	if !ok {
 		return fmt.Errorf("approval %s: %w", a.ApprovalID, errStranger)
 	}
-	open := c.State == callAsked && c.ApprovalID == a.ApprovalID || c.State == callDoubt && c.Doubt == a.ApprovalID
+	open := c.State == callAsked && c.ApprovalID == a.ApprovalID || c.State == callQuestion && c.Asked.ApprovalID == a.ApprovalID || c.State == callDoubt && c.Doubt == a.ApprovalID
 	if !open {
 		return d.late(Input{Type: events.TypeApprovalDecided, Original: a})
 	}
@@ -176,6 +178,9 @@ func refusal(a events.ApprovalDecision) *events.Problem {
 }
 
 func (d *decision) timer(t events.TimerFired) error {
+	if d.state.sleeping(t.Timer) != nil {
+		t.Woke = d.now.UTC().Truncate(time.Microsecond)
+	}
 	if err := d.add(events.FactTimerFired, t, true); err != nil {
 		return err
 	}

@@ -73,6 +73,10 @@ func (o *outbox) commands() error {
 			}
 			return nil
 		})
+	case events.FactChildStarted:
+		return decodeInto(o.f, func(c events.ChildStarted) error { o.startChild(c.Child); return nil })
+	case events.FactQuestionAsked:
+		return decodeInto(o.f, o.askQuestion)
 	case events.FactCancelRequested:
 		return decodeInto(o.f, func(c events.Cancelling) error { o.takeBack(c); return nil })
 	case events.FactCompleted, events.FactFailed, events.FactCancelled, events.FactExpired:
@@ -200,7 +204,7 @@ func (o *outbox) childStart(c events.Child) events.StartRun {
 	return events.StartRun{
 		RunID: c.RunID, Namespace: o.s.Namespace, Ref: c.Ref, Input: c.Input, Labels: o.s.Started.Labels,
 		Trigger: events.Trigger{Kind: "child", Name: o.s.Started.Ref.Name, ID: c.Item}, Principal: o.s.Started.Principal,
-		Parent: &events.Parent{RunID: o.s.RunID, Item: c.Item}, AcceptedAt: o.f.At,
+		Parent: &events.Parent{RunID: o.s.RunID, Item: c.Item, Depth: o.s.depth() + 1}, AcceptedAt: o.f.At,
 	}
 }
 
@@ -225,6 +229,9 @@ func (o *outbox) cancelChild(child events.RunID, principal, reason string) {
 
 func (o *outbox) ended(e events.Ending) {
 	for _, item := range o.s.openItems() {
+		if item.Detached && o.s.Cancel == nil {
+			continue // it goes on by itself
+		}
 		o.cancelChild(item.RunID, "run "+string(o.s.RunID), "its parent ended")
 	}
 	if p := o.s.Started.Parent; p != nil {
@@ -270,6 +277,8 @@ func Nudge(s *State, plan *Plan, item string, n int) (events.Message, bool) {
 			switch {
 			case c.State == callAsked && c.ApprovalID == events.ApprovalID(id):
 				o.ask(c.AskedCall)
+			case c.State == callQuestion && c.Asked.ApprovalID == events.ApprovalID(id):
+				_ = o.askQuestion(*c.Asked) // the call is there
 			case c.State == callDoubt && c.Doubt == events.ApprovalID(id):
 				o.askDoubt(c, c.Doubt, *c.Done)
 			}

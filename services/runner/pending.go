@@ -27,6 +27,8 @@ const (
 	pendingDoubt    = "doubt"
 	pendingChild    = "child"
 	pendingCallback = "callback" // of a run that has ended
+	// pendingSignal, pendingTimer, pendingQuestion and pendingStarted stand with
+	// what waits for them.
 )
 
 // Timer is one wake-up that a run waits for.
@@ -41,13 +43,26 @@ const cancelGrace = 30 * time.Second
 
 // PendingItems lists what the state waits for, in a stable order.
 func (s *State) PendingItems() []Pending {
+	var out []Pending
 	if s.owesCallback() {
-		return []Pending{{Item: pendingCallback, Kind: pendingCallback, Detail: s.Started.Callback.URL}}
+		out = append(out, Pending{Item: pendingCallback, Kind: pendingCallback, Detail: s.Started.Callback.URL})
+	}
+	if s.End != "" && s.Cancel != nil {
+		return out
+	}
+	for name, item := range s.Items {
+		switch {
+		case item.Done != nil:
+		case item.Detached:
+			out = append(out, Pending{Item: "child/" + name, Kind: pendingStarted, Detail: string(item.RunID)})
+		case s.End == "":
+			out = append(out, Pending{Item: "child/" + name, Kind: pendingChild, Detail: string(item.RunID)})
+		}
 	}
 	if s.End != "" {
-		return nil
+		slices.SortFunc(out, func(a, b Pending) int { return cmp.Compare(a.Item, b.Item) })
+		return out
 	}
-	var out []Pending
 	if s.OwesModelCall() {
 		out = append(out, Pending{Item: "model", Kind: pendingModel, Detail: s.Started.Ref.Name})
 	}
@@ -59,17 +74,22 @@ func (s *State) PendingItems() []Pending {
 			out = append(out, Pending{Item: "approval/" + string(c.ApprovalID), Kind: pendingApproval, Detail: c.Tool})
 		case callWait:
 			out = append(out, Pending{Item: "signal/" + string(id), Kind: pendingSignal, Detail: waitDetail(c.Wait)})
+		case callSleep:
+			out = append(out, Pending{Item: "timer/" + string(id), Kind: pendingTimer, Detail: c.Until.Format(time.RFC3339Nano)})
+		case callQuestion:
+			out = append(out, Pending{Item: "approval/" + string(c.Asked.ApprovalID), Kind: pendingQuestion, Detail: c.Tool})
 		case callDoubt:
 			out = append(out, Pending{Item: "approval/" + string(c.Doubt), Kind: pendingDoubt, Detail: c.Tool})
 		}
 	}
-	for name, item := range s.Items {
-		if item.Done == nil {
-			out = append(out, Pending{Item: "child/" + name, Kind: pendingChild, Detail: string(item.RunID)})
-		}
-	}
 	slices.SortFunc(out, func(a, b Pending) int { return cmp.Compare(a.Item, b.Item) })
 	return out
+}
+
+// blocked reports whether the run waits for anything: it waits for no child run
+// that its call left alone.
+func (s *State) blocked() bool {
+	return slices.ContainsFunc(s.PendingItems(), func(p Pending) bool { return p.Kind != pendingStarted })
 }
 
 // Timers lists the wake-ups the state waits for. cancelledAt is when the
@@ -88,6 +108,12 @@ func (s *State) Timers(cancelledAt time.Time) []Timer {
 	for _, c := range s.waits() {
 		out = append(out, Timer{Name: waitTimer(c), Due: c.Wait.Until})
 	}
+	for _, c := range s.Calls {
+		if c.State == callSleep {
+			out = append(out, Timer{Name: sleepTimer(c), Due: c.Until})
+		}
+	}
+	slices.SortFunc(out, func(a, b Timer) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -121,7 +147,7 @@ func (s *State) Status() string {
 		return events.StatusPaused
 	case s.OwesModelCall():
 		return events.StatusRunning
-	case s.Retry != nil || len(s.PendingItems()) > 0:
+	case s.Retry != nil || s.blocked():
 		return events.StatusWaiting
 	}
 	return events.StatusRunning
@@ -144,11 +170,11 @@ func (s *State) Waiting() string {
 	first := map[string]string{}
 	for _, p := range s.PendingItems() {
 		counts[p.Kind]++
-		if first[p.Kind] == "" {
+		if first[p.Kind] == "" || p.Kind == pendingTimer && p.Detail < first[p.Kind] {
 			first[p.Kind] = p.Detail
 		}
 	}
-	for _, kind := range []string{pendingDoubt, pendingApproval, pendingTool, pendingSignal, pendingChild} {
+	for _, kind := range []string{pendingDoubt, pendingApproval, pendingQuestion, pendingTool, pendingSignal, pendingChild, pendingTimer} {
 		switch n := counts[kind]; {
 		case n == 0:
 		case kind == pendingDoubt:
@@ -159,6 +185,12 @@ func (s *State) Waiting() string {
 			return waitingForSignal(first[kind])
 		case kind == pendingSignal:
 			return fmt.Sprintf("%s (%d open)", waitingForSignal(first[kind]), n)
+		case kind == pendingQuestion:
+			return fmt.Sprintf("a person's answer to %s (%d open)", first[kind], n)
+		case kind == pendingTimer && n == 1:
+			return "sleeping until " + first[kind]
+		case kind == pendingTimer:
+			return fmt.Sprintf("sleeping until %s (%d sleep)", first[kind], n)
 		case kind == pendingTool:
 			return fmt.Sprintf("tool %s (%d open)", first[kind], n)
 		default:

@@ -67,6 +67,9 @@ func (s *Service) pin(ctx context.Context, namespace string, start *Start) (*Pla
 		body.Pools = append(body.Pools, ref)
 	}
 	plan, err := s.planOf(ctx, namespace, *body)
+	if err == nil {
+		err = s.pinStarts(ctx, namespace, plan, body)
+	}
 	if err != nil {
 		return broken(err)
 	}
@@ -119,7 +122,7 @@ func (s *Service) planOf(ctx context.Context, namespace string, started events.R
 		}
 		p.Pools = append(p.Pools, Pool{Name: ref.Name, Budget: b})
 	}
-	return p, nil
+	return p, s.loadStarts(ctx, namespace, started, p)
 }
 
 func isMissing(err error) bool { return errors.Is(err, ErrDefinition) }

@@ -68,7 +68,7 @@ func (c *Call) takes(sig events.Signal) bool {
 
 // waitTimer ends a wait. A call waits once, so its name is enough.
 func waitTimer(c *Call) string {
-	return "wait-" + string(c.CallID[len("00000000-0000-0000-0000-000000000000")+1:])
+	return "wait-" + callSuffix(c.CallID)
 }
 
 // signal records a signal. One that is for a certain wait is late when that has

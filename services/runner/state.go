@@ -72,32 +72,39 @@ type Turn struct {
 type Call struct {
 	events.AskedCall
 	Turn     int
-	State    string // callHeld, callAsked, callSent, callWait, callHere, callDoubt, callDone
+	State    string // callHeld, callAsked, callSent, callWait, callHere, callSleep, callChild, callQuestion, callDoubt, callDone
 	Done     *events.ToolCompleted
 	Doubt    events.ApprovalID   // open question about an unknown outcome
 	Doubts   []events.ApprovalID // every such question of this call
 	Approved *events.ApprovalDecision
 	Verdict  *events.ApprovalDecision // how a person settled the doubt
+	Asked    *events.QuestionAsked    // callQuestion
+	Until    time.Time                // callSleep: when it wakes
 	Since    int64                    // row that brought it into State
 }
 
 const (
-	callHeld  = "held"  // not sent: the run was paused
-	callAsked = "asked" // waits for a person's yes
-	callSent  = "sent"  // with the tools service
-	callWait  = "wait"  // waits for a signal
-	callHere  = "here"  // of a built-in: the row behind says what follows, in the same commit
-	callDoubt = "doubt" // outcome unknown, a person was asked
-	callDone  = "done"  // has its one result
+	callHeld     = "held"     // not sent: the run was paused
+	callAsked    = "asked"    // waits for a person's yes
+	callSent     = "sent"     // with the tools service
+	callWait     = "wait"     // waits for a signal
+	callHere     = "here"     // of a built-in: the row behind says what follows, in the same commit
+	callSleep    = "sleep"    // waits for a time
+	callChild    = "child"    // waits for the end of a run that it started
+	callQuestion = "question" // waits for a person's answer
+	callDoubt    = "doubt"    // outcome unknown, a person was asked
+	callDone     = "done"     // has its one result
 )
 
-// Item is one child run of a flow.
+// Item is one child run, of a flow's step or of a call.
 type Item struct {
 	events.Child
-	Step  string
-	Index int
-	Done  *events.ChildCompleted
-	Since int64
+	Step     string
+	Index    int
+	Call     events.CallID // that started it; then it has no step
+	Detached bool          // the call does not wait for it
+	Done     *events.ChildCompleted
+	Since    int64
 }
 
 // Step is a flow step that has begun.
@@ -178,9 +185,14 @@ func (s *State) apply(f Fact) error {
 	case events.FactChildrenStarted:
 		return decodeInto(f, func(c events.ChildrenStarted) error { s.childrenStarted(f.Seq, c); return nil })
 	case events.FactChildCompleted:
-		return decodeInto(f, s.childCompleted)
+		return decodeInto(f, func(c events.ChildCompleted) error { return s.childCompleted(f.Seq, c) })
 	case events.FactTimerFired:
-		return decodeInto(f, func(t events.TimerFired) error { s.timerFired(t); s.waitTimedOut(f.Seq, t.Timer); return nil })
+		return decodeInto(f, func(t events.TimerFired) error {
+			s.timerFired(t)
+			s.waitTimedOut(f.Seq, t.Timer)
+			s.wakeCall(f.Seq, t)
+			return nil
+		})
 	case events.FactPaused:
 		return decodeInto(f, func(p events.Paused) error { s.Pause = &p; return nil })
 	case events.FactResumed:
@@ -206,6 +218,12 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, func(p events.PlanChanged) error { return s.planChanged(f.Seq, p) })
 	case events.FactFactsChanged:
 		return decodeInto(f, func(c events.FactsChanged) error { return s.factsChanged(f.Seq, c) })
+	case events.FactSleepStarted:
+		return decodeInto(f, func(b events.SleepStarted) error { return s.sleepStarted(f.Seq, b) })
+	case events.FactChildStarted:
+		return decodeInto(f, func(b events.ChildStarted) error { return s.childStarted(f.Seq, b) })
+	case events.FactQuestionAsked:
+		return decodeInto(f, func(b events.QuestionAsked) error { return s.questionAsked(f.Seq, b) })
 	case events.FactLateResult:
 		return nil
 	}
@@ -303,6 +321,10 @@ func (s *State) decided(seq int64, d events.ApprovalDecision) error {
 		return fmt.Errorf("approval %s is about call %s, which was never asked", d.ApprovalID, d.CallID)
 	}
 	c.Since = seq
+	if c.State == callQuestion {
+		c.answered(s.RunID, d)
+		return nil
+	}
 	if d.Kind == events.ApprovalDoubt {
 		// The ledger is told and answers with the settled outcome. Nobody's
 		// decision (expired, withdrawn) leaves it unknown.
@@ -339,12 +361,16 @@ func (s *State) childrenStarted(seq int64, c events.ChildrenStarted) {
 	}
 }
 
-func (s *State) childCompleted(c events.ChildCompleted) error {
+func (s *State) childCompleted(seq int64, c events.ChildCompleted) error {
 	item, ok := s.Items[c.Item]
 	if !ok {
 		return fmt.Errorf("child item %s was never started", c.Item)
 	}
 	item.Done = &c
+	if item.Call != "" {
+		s.childAnswers(seq, item)
+		return nil
+	}
 	st := s.Steps[item.Step]
 	st.Ended++
 	if c.Status != events.StatusCompleted {
@@ -375,7 +401,7 @@ func (s *State) cancelling(seq int64, c events.Cancelling) {
 	s.Cancel, s.CancelSeq, s.Retry = &c, seq, nil
 	for _, call := range s.Calls {
 		switch call.State {
-		case callHeld, callAsked, callWait:
+		case callHeld, callAsked, callWait, callSleep, callQuestion:
 			call.State, call.Since = callDone, seq
 			call.Done = &events.ToolCompleted{CallID: call.CallID, RunID: s.RunID, Tool: call.Tool, Status: events.CallRevoked,
 				Error: &events.Problem{Code: "cancelled", Message: "the run was cancelled before this call began"}}

@@ -109,7 +109,7 @@ gone AS (DELETE FROM runner.pending p USING run WHERE p.run_id = run.run_id AND 
 open AS (
     INSERT INTO runner.pending (run_id, namespace, item, kind, detail, next_nudge)
     SELECT run.run_id, $11, i.item, i.kind, i.detail,
-        CASE WHEN i.kind = 'signal' THEN 'infinity' ELSE clock_timestamp() + interval '30 s' END FROM run, unnest($12::text[], $13::text[], $14::text[]) AS i(item, kind, detail)
+        CASE WHEN i.kind IN ('signal', 'timer') THEN 'infinity' ELSE clock_timestamp() + interval '30 s' END FROM run, unnest($12::text[], $13::text[], $14::text[]) AS i(item, kind, detail)
     ON CONFLICT (run_id, item) DO NOTHING),
 off AS (DELETE FROM runner.timers t USING run WHERE t.run_id = run.run_id AND t.timer = ANY($15::text[])),
 armed AS (
