@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
@@ -17,6 +18,9 @@ func TestMetricsDoc(t *testing.T) {
 	t.Parallel()
 	tel := telemetry.Discard()
 	if _, err := trigger.NewMetrics(tel); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := egress.NewMetrics(tel); err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
@@ -53,6 +57,7 @@ Names of webhooks and schedules, ids of runs and texts of errors are in the deli
 | fires were missed | ` + "`increase(holdfast_trigger_fires_total{outcome=\"skipped\",reason=\"missed\"}[1h]) > 0`" + ` |
 | a schedule starts nothing | ` + "`increase(holdfast_trigger_fires_total{outcome=\"rejected\"}[1h]) > 0`" + ` |
 | starts wait for a runner or for NATS | ` + "`max(holdfast_trigger_backlog_age_seconds) > 60`" + ` |
+| a host that tools or models need is failing | ` + "`max(holdfast_egress_circuits_open) > 0`" + ` |
 | senders are refused | ` + "`sum by (provider, reason) (rate(holdfast_trigger_requests_total{outcome=\"rejected\",provider!=\"unknown\"}[5m])) > 0`" + ` |
 `)
 	const path = "../../docs/metrics.md"

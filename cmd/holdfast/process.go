@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/config"
 	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
@@ -49,7 +50,8 @@ type process struct {
 	bus         *bus.Bus
 	doors       []*door.Door
 	http        *door.Server
-	reached     atomic.Value // string: the URL of http, once it listens; of dev
+	reached     atomic.Value   // string: the URL of http, once it listens; of dev
+	outgoing    *egress.Client // made by egress
 }
 
 // part adds a part that is made when everything before it has started.

@@ -85,7 +85,11 @@ type ServiceSettings struct {
 
 	ToolsMCPCommands []string `name:"tools-mcp-commands" group:"services" placeholder:"PROGRAM" help:"Programs that MCP server definitions may start on this machine, as they write them: /usr/bin/node. An interpreter starts whatever it is told to; * allows every program. Default: none. Repeatable."`
 
-	EgressAllow []string `group:"services" placeholder:"CIDR" help:"Address ranges that tools, models and notices may reach although they are not public: 10.0.0.0/8. Repeatable."`
+	EgressAllow      []string `group:"services" placeholder:"CIDR" help:"Address ranges that tools, models and notices may reach although they are not public: 10.0.0.0/8. Repeatable."`
+	EgressAllowHosts bool     `group:"services" default:"true" negatable:"" help:"Let definitions name hosts (allowHosts) that may be reached although their addresses are private. On by default."`
+
+	EgressBreakerFailures int           `group:"services" default:"5" help:"Failures of a host in a row (no connection, no answer in time, 5xx) after which this process sends nothing to it for a while; 0: it always sends (${default})."`
+	EgressBreakerOpen     time.Duration `group:"services" default:"30s" help:"How long nothing is sent to such a host before one request is tried (${default})."`
 
 	MaxBody     int64         `group:"services" default:"1048576" help:"Largest request body in bytes (${default})."`
 	BodyTimeout time.Duration `group:"services" default:"15s" help:"How long a request's body may take; each 128 KiB that have arrived give it a second more (${default})."`
@@ -107,6 +111,12 @@ func (s ServiceSettings) Validate() error {
 	if err := checkPublicURL(s.ToolsPublicURL); err != nil {
 		errs = append(errs, fmt.Errorf("--tools-public-url: %w", err))
 	}
+	if s.EgressBreakerFailures < 0 {
+		errs = append(errs, fmt.Errorf("--egress-breaker-failures is %d, want 0 (off) or more", s.EgressBreakerFailures))
+	}
+	if s.EgressBreakerOpen < time.Second || s.EgressBreakerOpen > time.Hour {
+		errs = append(errs, fmt.Errorf("--egress-breaker-open is %s, want 1s to 1h", s.EgressBreakerOpen))
+	}
 	if s.MaxBody < 1024 {
 		errs = append(errs, fmt.Errorf("--max-body is %d, want at least 1024", s.MaxBody))
 	}
@@ -119,7 +129,7 @@ func (s ServiceSettings) Validate() error {
 
 // egress is how the process may reach other machines.
 func (s ServiceSettings) egress() (egress.Config, error) {
-	c := egress.Config{UserAgent: "holdfast/" + buildVersion()}
+	c := egress.Config{UserAgent: "holdfast/" + buildVersion(), NoHosts: !s.EgressAllowHosts}
 	for _, text := range s.EgressAllow {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-run/holdfast/internal/catalog"
-	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -22,12 +21,12 @@ import (
 // that use them.
 func (p *process) addMCPServers(pool **pgxpool.Pool, servers **kind.MCPServers) {
 	p.part("tools-mcp", func(context.Context) (lifecycle.Service, error) {
-		out, err := p.services.egress()
+		out, err := p.egress()
 		if err != nil {
 			return nil, err
 		}
 		s := kind.NewMCPServers(kind.MCPConfig{
-			Servers: toolDefinitions{catalog.New(*pool)}, Transport: egress.Transport(out), Commands: p.services.ToolsMCPCommands,
+			Servers: toolDefinitions{catalog.New(*pool)}, Egress: out, Commands: p.services.ToolsMCPCommands,
 			LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Version: buildVersion(), Log: p.log.With(telemetry.KeyService, "tools"),
 		})
 		*servers = s

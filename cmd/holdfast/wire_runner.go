@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"net/http"
 	"os"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/catalog"
-	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
@@ -31,7 +29,7 @@ func (p *process) addRunner() {
 	p.heartbeat("runner", worker, &beat)
 	p.needsBus("runner")
 	p.part("runner", func(context.Context) (lifecycle.Service, error) {
-		out, err := p.services.egress()
+		out, err := p.egress()
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +40,7 @@ func (p *process) addRunner() {
 			Bus:    p.bus,
 			Heart:  beat,
 			Defs:   runDefinitions{catalog.New(pool)},
-			Model:  model.All(model.Env{LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, HTTP: &http.Client{Transport: egress.Transport(out)}}),
+			Model:  model.All(model.Env{LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Egress: out}),
 			Live:   p.bus,
 			Lag:    backlog{p.bus},
 			Log:    p.log.With(telemetry.KeyService, "runner"),

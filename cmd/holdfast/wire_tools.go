@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-run/holdfast/internal/catalog"
-	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
@@ -36,7 +35,7 @@ func (p *process) addTools() {
 	p.addMCPServers(&pool, &servers)
 	var svc *tools.Service
 	p.part("tools", func(context.Context) (lifecycle.Service, error) {
-		out, err := p.services.egress()
+		out, err := p.egress()
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +53,7 @@ func (p *process) addTools() {
 			Offers:    &kind.Offers{Servers: servers, Bus: inbox.Requester(p.bus)},
 			Callbacks: tools.Callbacks{Ends: store, Definition: toolDefinitions{catalog.New(pool)}.callback},
 			Kinds: kind.All(kind.Config{
-				Egress: egress.New(out), LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Ends: store,
+				Egress: out, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Ends: store,
 				MCP: servers, Bus: inbox.Requester(p.bus),
 			}),
 			Bus:     p.bus,

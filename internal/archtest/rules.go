@@ -60,7 +60,7 @@ var rules = map[string]rule{
 	"internal/authn":       {may: plus(kit, "pkg/", "internal/pg"), libs: []string{pgx}},
 	"internal/door":        {may: plus(kit, "pkg/", "internal/authn", "internal/pg"), libs: []string{huma, uuid, otel, otelHTTP, pgx + "/pgconn"}},
 	"internal/catalog":     {may: plus(kit, "pkg/", "internal/pg", "internal/bus"), libs: []string{pgx}},
-	"internal/egress":      {may: kit, libs: []string{otelHTTP}},
+	"internal/egress":      {may: plus(kit, "pkg/")},
 	"internal/stdwebhooks": {},
 	"internal/natsdev":     {may: plus(kit, "internal/dirlock"), libs: []string{natsClient, natsServer}},
 	"internal/pgdev":       {may: plus(kit, "internal/dirlock")},

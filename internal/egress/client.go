@@ -2,15 +2,18 @@ package egress
 
 import (
 	"bytes"
+	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -19,15 +22,19 @@ import (
 type Config struct {
 	// Allow lists ranges that may be reached although they are not public.
 	Allow []netip.Prefix
+	// NoHosts says that definitions cannot allow hosts: Reach.Hosts counts for
+	// nothing.
+	NoHosts bool
 	// UserAgent names us; empty means "holdfast".
 	UserAgent string
+	Breaker   *Breaker // nil: none
+	Metrics   *Metrics // nil: none
 }
 
 // Client sends requests. It is safe for concurrent use.
 type Client struct {
 	userAgent string
-	reads     *http.Client // keeps connections, follows redirects
-	once      *http.Client // a fresh connection for each request, no redirects
+	trippers  *trippers
 }
 
 const (
@@ -43,33 +50,27 @@ func New(c Config) *Client {
 	if c.UserAgent == "" {
 		c.UserAgent = "holdfast"
 	}
-	reads := transport(c.Allow)
-	once := transport(c.Allow)
-	// net/http repeats a request by itself when a connection that was used
-	// before breaks and the request has no body, or carries an Idempotency-Key.
-	// A connection that was never used before is never repeated on.
-	once.DisableKeepAlives = true
-	once.ForceAttemptHTTP2 = false
-	once.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
-	return &Client{
-		userAgent: c.UserAgent,
-		reads:     &http.Client{Transport: reads, CheckRedirect: follow},
-		once: &http.Client{Transport: once, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse
-		}},
-	}
+	return &Client{userAgent: c.UserAgent, trippers: &trippers{config: c, used: list.New(), known: map[string]*list.Element{}}}
 }
 
 // Transport returns a guarded transport for clients of other libraries, which
 // bring their own time limits. It keeps connections and follows no redirects.
-func Transport(c Config) *http.Transport { return transport(c.Allow) }
+func (c *Client) Transport(r Reach) (http.RoundTripper, error) { return c.trippers.get(r, false) }
 
-func transport(allow []netip.Prefix) *http.Transport {
+// Via returns a client for other libraries that sends over a transport of
+// Transport, or what wraps one. It follows no redirects.
+func Via(t http.RoundTripper) *http.Client {
+	return &http.Client{Transport: t, CheckRedirect: stay}
+}
+
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+func transport(allow []netip.Prefix, r Reach, settings *tls.Config) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // a proxy would resolve names behind our back
-		DialContext:            dialer(allow).DialContext,
+		DialContext:            dialer(allow, r),
 		ForceAttemptHTTP2:      true,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSClientConfig:        settings,
 		TLSHandshakeTimeout:    10 * time.Second,
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    8,
@@ -80,16 +81,15 @@ func transport(allow []netip.Prefix) *http.Transport {
 }
 
 // follow lets a read be redirected, but not from https to http, and never takes
-// what was meant for one host to another.
+// what was meant for one host to another, nor back again.
 func follow(r *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return errRedirects
 	}
-	first := via[0].URL
 	if r.URL.Scheme != "https" && (r.URL.Scheme != "http" || via[len(via)-1].URL.Scheme == "https") {
 		return fmt.Errorf("redirect from %s to %s refused", via[len(via)-1].URL.Scheme, r.URL.Scheme)
 	}
-	if r.URL.Host != first.Host || r.URL.Scheme != first.Scheme {
+	if slices.ContainsFunc(via, func(from *http.Request) bool { return !sameSite(from, r) }) {
 		agent, accept := r.Header.Get("User-Agent"), r.Header.Get("Accept")
 		r.Header = http.Header{}
 		r.Header.Set("User-Agent", agent)
@@ -111,6 +111,7 @@ type Request struct {
 	Read bool
 	// MaxBytes bounds the body that is returned; zero means 1 MiB.
 	MaxBytes int64
+	Reach    Reach
 }
 
 // Response is an answer whose body has been read as far as allowed.
@@ -160,13 +161,17 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 			req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Body)), nil }
 		}
 	}
-	client := c.once
+	trip, err := c.trippers.get(r.Reach, !r.Read)
+	if err != nil {
+		return Response{}, &Error{Err: err}
+	}
+	client := &http.Client{Transport: trip, CheckRedirect: stay}
 	if r.Read {
-		client = c.reads
+		client.CheckRedirect = follow
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return Response{}, &Error{Sent: sent.Load(), Err: plain(ctx, err)}
+		return Response{}, &Error{Sent: sent.Load() && !unheard(err), Err: plain(ctx, err)}
 	}
 	defer resp.Body.Close()
 	limit := r.MaxBytes
@@ -193,4 +198,19 @@ func plain(ctx context.Context, err error) error {
 		return cause
 	}
 	return err
+}
+
+// unheard reports whether the other side ended the handshake of TLS because of
+// our certificate. With TLS 1.3 we learn that after the request was written, but
+// nobody has read it.
+func unheard(err error) bool {
+	e, ok := errors.AsType[*net.OpError](err)
+	return ok && e.Op == "remote error" && slices.Contains(certificateAlerts, e.Err.Error())
+}
+
+// certificateAlerts are crypto/tls's texts for alerts that only a handshake has.
+// Source: RFC 8446, section 6.2.
+var certificateAlerts = []string{
+	"tls: bad certificate", "tls: unsupported certificate", "tls: revoked certificate", "tls: expired certificate", "tls: unknown certificate",
+	"tls: unknown certificate authority", "tls: certificate required", "tls: handshake failure",
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -107,22 +108,42 @@ func allowed(addr netip.Addr, allow []netip.Prefix) bool {
 	return true
 }
 
+// inner lists what a definition may reach by naming a host: networks of one's
+// own. Link-local addresses and where clouds keep metadata are not among them.
+var inner = prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "100.64.0.0/10", "::1/128", "fc00::/7")
+
+// metadata lists what lies within inner and is not reached that way.
+var metadata = prefixes("100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128")
+
+// innerAllowed reports whether an address may be dialled for a host that the
+// definition names.
+func innerAllowed(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	within := func(list []netip.Prefix) bool {
+		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(addr) })
+	}
+	return within(inner) && !within(metadata)
+}
+
 const dialTimeout = 10 * time.Second
 
 // dialer returns a dialer that refuses addresses when they are about to be
-// connected to, which is after DNS.
-func dialer(allow []netip.Prefix) *net.Dialer {
-	return &net.Dialer{
-		Timeout: dialTimeout,
-		ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
+// connected to, which is after DNS. The hosts of r may have inner addresses.
+func dialer(allow []netip.Prefix, r Reach) func(ctx context.Context, network, address string) (net.Conn, error) {
+	control := func(named bool) func(context.Context, string, string, syscall.RawConn) error {
+		return func(_ context.Context, network, address string, _ syscall.RawConn) error {
 			ap, err := netip.ParseAddrPort(address)
-			if err != nil || !strings.HasPrefix(network, "tcp") {
+			switch {
+			case err != nil || !strings.HasPrefix(network, "tcp"):
 				return fmt.Errorf("%w: %s %s", ErrRefused, network, address)
+			case allowed(ap.Addr(), allow), named && innerAllowed(ap.Addr()):
+				return nil
 			}
-			if !allowed(ap.Addr(), allow) {
-				return fmt.Errorf("%w: %s is private, local or reserved; allow its range with --egress-allow", ErrRefused, ap.Addr())
-			}
-			return nil
-		},
+			return fmt.Errorf("%w: %s is private, local or reserved; name the host in allowHosts, or allow the range with --egress-allow", ErrRefused, ap.Addr())
+		}
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		d := &net.Dialer{Timeout: dialTimeout, ControlContext: control(r.names(address))}
+		return d.DialContext(ctx, network, address)
 	}
 }

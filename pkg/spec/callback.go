@@ -20,6 +20,9 @@ type Callback struct {
 	// Hosts are the only hosts that may be named: "example.com", or
 	// "*.example.com" for every name below it. None: every host may be.
 	Hosts []string `json:"hosts,omitempty"`
+	// AllowHosts and TLS are as in Tool.
+	AllowHosts []string `json:"allowHosts,omitempty"`
+	TLS        *TLS     `json:"tls,omitempty"`
 }
 
 // hostPattern is a host name or an IPv4 address, in lower case, perhaps with
@@ -39,6 +42,8 @@ func (c *Callback) check(d *decoder, s spot) {
 			d.fail(s.at("secrets", i), "exactly one of env, file is required")
 		}
 	}
+	c.TLS.check(d, s.at("tls"))
+	d.allowHosts(s.at("allowHosts"), c.AllowHosts)
 	if len(c.Hosts) > 100 {
 		d.fail(s.at("hosts"), "has %d hosts; at most 100 are allowed", len(c.Hosts))
 		return

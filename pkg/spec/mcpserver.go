@@ -21,6 +21,9 @@ type MCPServer struct {
 	// Pool is where the calls of its tools run; default DefaultPool. Workers of
 	// other pools never connect to it.
 	Pool string `json:"pool"`
+	// AllowHosts and TLS are as in Tool, with HTTP.
+	AllowHosts []string `json:"allowHosts,omitempty"`
+	TLS        *TLS     `json:"tls,omitempty"`
 	// Defaults are what an import writes into the tools' documents.
 	Defaults MCPDefaults `json:"defaults"`
 	// Allow, when given, lists the only tools that may be imported and called,
@@ -117,6 +120,11 @@ func (m *MCPServer) check(d *decoder, s spot) {
 		d.roots(m.HTTP.URL, "env", "secret")
 	}
 	d.name(s.at("pool"), m.Pool)
+	m.TLS.check(d, s.at("tls"))
+	d.allowHosts(s.at("allowHosts"), m.AllowHosts)
+	if m.HTTP == nil && (m.TLS != nil || len(m.AllowHosts) > 0) {
+		d.also(s, "tls and allowHosts are for servers with http")
+	}
 	x := s.at("defaults")
 	d.oneOf(x.at("effect"), m.Defaults.Effect, EffectRead, EffectIdempotent, EffectWrite)
 	m.Defaults.InDoubt.check(d, x.at("inDoubt"))

@@ -18,6 +18,9 @@ type Model struct {
 	MaxTokens int64 `json:"maxTokens"`
 	// Timeout bounds one request; default 120 s.
 	Timeout Duration `json:"timeout"`
+	// AllowHosts and TLS are as in Tool.
+	AllowHosts []string `json:"allowHosts,omitempty"`
+	TLS        *TLS     `json:"tls,omitempty"`
 }
 
 func (m *Model) fill() {
@@ -44,6 +47,8 @@ func (m *Model) check(d *decoder, s spot) {
 	}
 	d.between(s.at("maxTokens"), m.MaxTokens, 1, 1_000_000)
 	d.within(s.at("timeout"), m.Timeout, time.Second, time.Hour)
+	m.TLS.check(d, s.at("tls"))
+	d.allowHosts(s.at("allowHosts"), m.AllowHosts)
 }
 
 // References is empty: a model needs nothing beside it.

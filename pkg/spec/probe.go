@@ -88,10 +88,10 @@ func (p *Probe) check(d *decoder, s spot) {
 	d.oneOf(s.at("then"), p.Then, PolicyAsk, PolicyFail)
 }
 
-// Lookup is the tool that the probe of t calls; only its kind and that it reads
-// are set.
+// Lookup is the tool that the probe of t calls; its kind, that it reads
+// and how it reaches out are set.
 func (p *Probe) Lookup(t *Tool) *Tool {
-	return &Tool{Metadata: t.Metadata, Effect: EffectRead, HTTP: p.HTTP, MCP: p.MCP, Pool: t.Pool}
+	return &Tool{Metadata: t.Metadata, Effect: EffectRead, HTTP: p.HTTP, MCP: p.MCP, Pool: t.Pool, AllowHosts: t.AllowHosts, TLS: t.TLS}
 }
 
 // LookupArgs are the arguments of the lookup for a call with these arguments.

@@ -41,10 +41,18 @@ type Tool struct {
 	Timeout Duration `json:"timeout"`
 	// MaxOutput bounds what the model reads of one answer, 256 bytes to 256 KiB;
 	// default what the kind of tool reads at most. The rest is an artifact.
-	MaxOutput Size   `json:"maxOutput,omitempty"`
-	Pool      string `json:"pool"` // default DefaultPool
-	HTTP      *HTTP  `json:"http,omitempty"`
-	Builtin   string `json:"builtin,omitempty"` // exactly one of HTTP, Builtin, Signal, MCP and NATS
+	MaxOutput Size `json:"maxOutput,omitempty"`
+	// OutputSchema is of what a call returns. A read that breaks it is a failed
+	// call; of an act that happened the model is told that the answer has another
+	// shape.
+	OutputSchema *Schema `json:"outputSchema,omitempty"`
+	// AllowHosts lists hosts that may be reached although their addresses are
+	// private: "billing.internal", "10.1.2.3:8080".
+	AllowHosts []string `json:"allowHosts,omitempty"`
+	TLS        *TLS     `json:"tls,omitempty"` // with HTTP
+	Pool       string   `json:"pool"`          // default DefaultPool
+	HTTP       *HTTP    `json:"http,omitempty"`
+	Builtin    string   `json:"builtin,omitempty"` // exactly one of HTTP, Builtin, Signal, MCP and NATS
 	// Signal makes a call wait for a signal; the runner answers it.
 	Signal *SignalWait `json:"signal,omitempty"`
 	// StartRun belongs to the built-in start_run, AskPerson to ask_person.
@@ -123,6 +131,7 @@ func (t *Tool) check(d *decoder, s spot) {
 		d.fail(s.at("maxOutput"), "%d bytes is outside 256 to %d; what is longer becomes an artifact", t.MaxOutput, int64(MaxToolOutput))
 	}
 	d.name(s.at("pool"), t.Pool)
+	t.checkOutgoing(d, s)
 	d.exactlyOne(s, map[string]bool{"http": t.HTTP != nil, "builtin": t.Builtin != "", "signal": t.Signal != nil, "mcp": t.MCP != nil, "nats": t.NATS != nil})
 	if t.HTTP != nil {
 		t.HTTP.check(d, s.at("http"))

@@ -212,10 +212,14 @@ func (s *Service) act(ctx context.Context, j *job, effectID string) (out Outcome
 	}()
 	ctx, cancel := context.WithTimeout(ctx, j.plan.Timeout)
 	defer cancel()
-	return kind.Act(ctx, Request{
+	out = kind.Act(ctx, Request{
 		Tool: j.tool, Class: j.plan.Class, Policy: j.plan.Policy, CallID: j.c.CallID, Args: j.c.Args, Key: j.plan.Key,
 		Namespace: j.c.Namespace, RunID: j.c.RunID, Callback: j.callback, ReplyURL: j.replyURL, Look: j.look, Discard: j.discard || j.look,
 	})
+	if j.look { // its conditions judge it
+		return out
+	}
+	return checkOutput(j.tool.OutputSchema, j.plan.Class, out)
 }
 
 // recordGrace is how long an outcome may still be recorded after the process

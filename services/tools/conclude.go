@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 // Verdict is what an attempt says about the outside world.
@@ -24,6 +25,10 @@ type Outcome struct {
 	Verdict Verdict
 	// Result is what the model reads when it happened: any JSON value.
 	Result json.RawMessage
+	// Whole is the value that Result shows a part of; nil when Result is it.
+	// Declared is the other side's own schema of it. Both may be absent.
+	Whole    json.RawMessage
+	Declared *spec.Schema
 	// Error is what the model reads when it did not, or when nobody knows.
 	Error *events.Problem
 	// Artifacts are kept when it happened. Their ids are ArtifactID's.

@@ -182,7 +182,7 @@ func (d definitions) Tool(_ context.Context, _ string, digest events.Digest) (*s
 }
 
 var defs = sync.OnceValue(func() definitions {
-	docs, err := spec.Parse("tools.yaml", []byte(toolYAML+replyYAML+matrixYAML()))
+	docs, err := spec.Parse("tools.yaml", []byte(toolYAML+replyYAML+matrixYAML()+outputYAML))
 	if err != nil {
 		panic(err)
 	}

@@ -55,6 +55,7 @@ const (
 	CodeNotYours         = "not_a_program_effect"
 	CodeNoCallback       = "no_callback"
 	CodeNoPublicURL      = "no_public_url"
+	CodeOutputInvalid    = "output_invalid"
 )
 
 func problem(code, format string, args ...any) *events.Problem {

@@ -195,6 +195,7 @@ func (s *Service) Reply(ctx context.Context, in Reply) error {
 		log.WarnContext(ctx, "callback not taken", telemetry.KeyErr, err)
 		return fmt.Errorf("callback of call %s: %w", a.CallID, err)
 	}
+	out = checkOutput(tool.OutputSchema, Class(tool.Effect), out)
 	out.Receipt.Kind, out.Receipt.Callback, out.Receipt.Verdict = s.kindOf(tool).Name(), true, out.Verdict.String()
 	out.Receipt.StartedAt, out.Receipt.DurationMs = began.UTC(), s.now().Sub(began).Milliseconds()
 	if out.Error != nil {

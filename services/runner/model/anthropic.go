@@ -17,6 +17,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/v2/packages/param"
 
 	"github.com/holdfast-run/holdfast/internal/config"
+	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/runner"
@@ -26,7 +27,7 @@ import (
 type Env struct {
 	LookupEnv func(string) (string, bool)
 	ReadFile  func(string) ([]byte, error)
-	HTTP      *http.Client // for the requests to providers; nil means http.DefaultClient
+	Egress    *egress.Client // sends the requests to providers
 	// Stall is how long a stream may send nothing, not even a ping; zero means a
 	// minute.
 	Stall time.Duration
@@ -55,7 +56,11 @@ func (a *Anthropic) Answer(ctx context.Context, r runner.Request) (runner.Answer
 	if err != nil {
 		return runner.Answer{}, &runner.ModelError{Code: "transcript", Err: err}
 	}
-	client := anthropic.NewClient(a.options(r, config.Secret(key))...)
+	hc, err := a.env.client(r.Model)
+	if err != nil {
+		return runner.Answer{}, &runner.ModelError{Code: "tls", Err: err}
+	}
+	client := anthropic.NewClient(a.options(r, config.Secret(key), hc)...)
 	ctx, cancel := context.WithTimeout(ctx, r.Model.Timeout.Std())
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -73,16 +78,13 @@ func (a *Anthropic) Answer(ctx context.Context, r runner.Request) (runner.Answer
 	return out, nil
 }
 
-func (a *Anthropic) options(r runner.Request, key config.Secret) []option.RequestOption {
+func (a *Anthropic) options(r runner.Request, key config.Secret, hc *http.Client) []option.RequestOption {
 	opts := []option.RequestOption{
-		option.WithoutEnvironmentDefaults(), option.WithAPIKey(key.Reveal()), option.WithMaxRetries(0), option.WithoutOpenTelemetry(),
+		option.WithoutEnvironmentDefaults(), option.WithHTTPClient(hc), option.WithAPIKey(key.Reveal()), option.WithMaxRetries(0), option.WithoutOpenTelemetry(),
 		option.WithHeader("X-Client-Request-Id", fmt.Sprintf("%s/%d/%d", r.RunID, r.Seq, r.Epoch)),
 	}
 	if base := r.Model.BaseURL.Resolve(a.env.LookupEnv); base != "" {
 		opts = append(opts, option.WithBaseURL(base))
-	}
-	if a.env.HTTP != nil {
-		opts = append(opts, option.WithHTTPClient(a.env.HTTP))
 	}
 	return opts
 }
@@ -195,6 +197,9 @@ func readMessage(raw string, counted bool) (runner.Answer, error) {
 func modelError(err error) *runner.ModelError {
 	apiErr, ok := errors.AsType[*anthropic.Error](err)
 	if !ok {
+		if open, ok := errors.AsType[*egress.OpenError](err); ok {
+			return &runner.ModelError{Code: "circuit_open", Retry: true, RetryAfter: open.Wait, Err: open}
+		}
 		code := "connection"
 		if errors.Is(err, context.DeadlineExceeded) {
 			code = "timeout"

@@ -247,7 +247,7 @@ func TestStream_Stalls(t *testing.T) {
 	server := httptest.NewServer(m)
 	defer server.Close()
 	const stall = 300 * time.Millisecond
-	a := model.All(model.Env{LookupEnv: func(string) (string, bool) { return "k", true }, ReadFile: os.ReadFile, Stall: stall})
+	a := model.All(model.Env{LookupEnv: func(string) (string, bool) { return "k", true }, ReadFile: os.ReadFile, Egress: onLoopback(), Stall: stall})
 	begun := time.Now()
 	_, err := a.Answer(t.Context(), request(t, server.URL))
 	if e, ok := errors.AsType[*runner.ModelError](err); !ok || e.Code != "stalled" || !e.Retry {

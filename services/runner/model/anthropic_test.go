@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/scriptmodel"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
@@ -41,7 +43,7 @@ spec: {description: looks, effect: read, input: {type: object, properties: {id: 
 }
 
 func adapter() runner.Model {
-	return model.All(model.Env{LookupEnv: func(name string) (string, bool) { return "key-" + name, name == "TEST_MODEL_KEY" }, ReadFile: os.ReadFile})
+	return model.All(model.Env{LookupEnv: func(name string) (string, bool) { return "key-" + name, name == "TEST_MODEL_KEY" }, ReadFile: os.ReadFile, Egress: onLoopback()})
 }
 
 func TestAnthropic_HistoryIsReplayedByteForByte(t *testing.T) {
@@ -134,10 +136,15 @@ func TestAnthropic_Failures(t *testing.T) {
 
 func TestAnthropic_MissingKeySaysWhich(t *testing.T) {
 	t.Parallel()
-	a := model.All(model.Env{LookupEnv: func(string) (string, bool) { return "", false }, ReadFile: os.ReadFile})
+	a := model.All(model.Env{LookupEnv: func(string) (string, bool) { return "", false }, ReadFile: os.ReadFile, Egress: onLoopback()})
 	_, err := a.Answer(context.Background(), request(t, "http://127.0.0.1:1"))
 	e, ok := errors.AsType[*runner.ModelError](err)
 	if !ok || e.Code != "auth" || e.Retry || !strings.Contains(err.Error(), "TEST_MODEL_KEY") {
 		t.Errorf("%v, want an auth error that names the variable", err)
 	}
+}
+
+// onLoopback reaches the test's own servers.
+func onLoopback() *egress.Client {
+	return egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 }

@@ -253,3 +253,17 @@ func TestPlan_Retry(t *testing.T) {
 		t.Errorf("%+v", p.Retry)
 	}
 }
+
+// An answer that is longer than what the model reads is held to the schema whole.
+func TestHTTP_WholeAnswer(t *testing.T) {
+	t.Parallel()
+	long := `{"id":1,"text":"` + strings.Repeat("x", 1000) + `"}`
+	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte(long)) }))
+	defer srv.Close()
+	for output, want := range map[string]string{"": long, `, output: {id: "${body.id}", text: "${body.text}"}`: long, `, output: {id: "${body.none}"}`: ""} {
+		out := act(t, nil, tool(t, "  effect: read\n  maxOutput: 300\n  outputSchema: {type: object, required: [id]}\n  http: {url: \""+srv.URL+"\""+output+"}\n"), `{}`)
+		if string(out.Whole) != want || len(out.Result) == 0 || output == "" && bytes.Contains(out.Result, []byte(`"id":1}`)) {
+			t.Errorf("output %q: whole %.60s, result %.200s", output, out.Whole, out.Result)
+		}
+	}
+}

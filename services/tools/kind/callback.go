@@ -59,7 +59,11 @@ func (c *Callback) Act(ctx context.Context, r tools.Request) tools.Outcome {
 	if err != nil {
 		return fail("unavailable", fmt.Errorf("encode end of run %s: %w", run, err))
 	}
-	req := egress.Request{Method: http.MethodPost, URL: args.URL, Header: http.Header{}, Body: body, MaxBytes: maxCallbackAnswer}
+	reach, err := egress.ReachOf(r.Callback.TLS, r.Callback.AllowHosts, c.lookupEnv, c.readFile)
+	if err != nil {
+		return fail("callback_misconfigured", err)
+	}
+	req := egress.Request{Method: http.MethodPost, URL: args.URL, Header: http.Header{}, Body: body, MaxBytes: maxCallbackAnswer, Reach: reach}
 	req.Header.Set("Content-Type", "application/json")
 	if err := stdwebhooks.Sign(req.Header, keys, string(r.CallID), time.Now(), body); err != nil {
 		return fail("callback_misconfigured", err)

@@ -74,7 +74,7 @@ func (f *FetchPage) Act(ctx context.Context, r tools.Request) tools.Outcome {
 	}
 	u.Fragment = ""
 	resp, err := f.egress.Do(ctx, egress.Request{
-		Method: http.MethodGet, URL: u.String(), Read: true, MaxBytes: maxPageBytes,
+		Method: http.MethodGet, URL: u.String(), Read: true, MaxBytes: maxPageBytes, Reach: egress.Reach{Hosts: r.Tool.AllowHosts},
 		Header: http.Header{"Accept": {"text/html, text/*;q=0.9, application/json;q=0.8, */*;q=0.1"}},
 	})
 	if err != nil {

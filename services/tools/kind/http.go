@@ -81,6 +81,10 @@ func (h *HTTP) request(r tools.Request, read bool) (egress.Request, scrubber, *t
 		token = r.ReplyURL[strings.LastIndexByte(r.ReplyURL, '/')+1:]
 	}
 	scrub := newScrubber(secrets, token)
+	reach, err := egress.ReachOf(r.Tool.TLS, r.Tool.AllowHosts, h.lookupEnv, h.readFile)
+	if err != nil {
+		return fail(tools.NotSent, "tool_misconfigured", err)
+	}
 	values := map[string]json.RawMessage{"args": r.Args, "env": env}
 	url, err := def.URL.URL(values)
 	if err != nil {
@@ -97,7 +101,7 @@ func (h *HTTP) request(r tools.Request, read bool) (egress.Request, scrubber, *t
 		}
 		values["callback"] = url
 	}
-	req := egress.Request{Method: def.Method, URL: url, Header: http.Header{}, Read: read, MaxBytes: maxArtifactBytes}
+	req := egress.Request{Method: def.Method, URL: url, Header: http.Header{}, Read: read, MaxBytes: maxArtifactBytes, Reach: reach}
 	for name, template := range def.Headers {
 		v, err := template.Text(values)
 		if err != nil {
@@ -163,6 +167,9 @@ func requestID(h http.Header) string {
 	return ""
 }
 
+// codeCircuitOpen says that nothing was sent because the host failed too often.
+const codeCircuitOpen = "circuit_open"
+
 // sendFailure is the outcome of a request without an answer.
 func sendFailure(ctx context.Context, err error, scrub scrubber) tools.Outcome {
 	sent := true // the careful reading of an error that says nothing
@@ -170,6 +177,9 @@ func sendFailure(ctx context.Context, err error, scrub scrubber) tools.Outcome {
 		sent = e.Sent
 	}
 	text := scrub.text(clean(err.Error(), maxProblemBytes))
+	if open, ok := errors.AsType[*egress.OpenError](err); ok {
+		return tools.Outcome{Verdict: tools.NotSent, RetryAfter: open.Wait, Error: &events.Problem{Code: codeCircuitOpen, Message: text}}
+	}
 	switch {
 	case errors.Is(err, egress.ErrRefused):
 		return tools.Outcome{Verdict: tools.Refused, Error: &events.Problem{Code: "address_refused", Message: text}}

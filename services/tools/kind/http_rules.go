@@ -39,10 +39,29 @@ func judge(r tools.Request, resp egress.Response, read bool, scrub scrubber) too
 	}
 	if out.Verdict == tools.Happened {
 		out.Result = mapped(def.Output, values, resp, scrub, outputLimit(r.Tool, maxResultBytes), keep)
+		if r.Tool.OutputSchema != nil {
+			out.Whole = wholeOf(def.Output, values, resp, scrub)
+		}
 		elsewhere(def.Artifact, values, keep)
 		out.Artifacts = keep.list
 	}
 	return out
+}
+
+// wholeOf is the value that the model reads, or reads a part of; nil when the
+// answer holds none.
+func wholeOf(output *spec.Template, values map[string]json.RawMessage, resp egress.Response, scrub scrubber) json.RawMessage {
+	whole := json.RawMessage(scrub.bytes(resp.Body))
+	if output != nil {
+		var err error
+		if whole, err = output.Render(values); err != nil {
+			return nil
+		}
+	}
+	if resp.Truncated || resp.Broken != nil || len(whole) == 0 || !storable(whole) {
+		return nil
+	}
+	return whole
 }
 
 // elsewhere notes where the thing is that the call made. An answer that does not

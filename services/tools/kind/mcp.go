@@ -68,7 +68,10 @@ func (k *MCP) act(ctx context.Context, r tools.Request) (out tools.Outcome, brok
 	if !s.def.Allows(def.Tool) {
 		return mcpProblem(tools.Refused, codeToolDenied, "the definition of MCP server %s does not allow its tool %s", def.Server, def.Tool), false
 	}
-	switch now, there, err := s.digestNow(ctx, def.Tool); {
+	now, declared, there, err := s.digestNow(ctx, def.Tool)
+	switch {
+	case err != nil && isOpen(err):
+		return circuitOpen(err), false
 	case err != nil && errors.Is(err, egress.ErrRefused):
 		return mcpProblem(tools.Refused, "address_refused", "%s", scrub.text(err.Error())), false
 	case err != nil:
@@ -81,11 +84,25 @@ func (k *MCP) act(ctx context.Context, r tools.Request) (out tools.Outcome, brok
 		return mcpProblem(tools.Refused, codeToolChanged, "the tool %s of MCP server %s has changed since it was imported (it is %s, %s was applied); nothing was done. Import and apply again",
 			def.Tool, def.Server, now, def.Schema), false
 	}
-	return s.call(ctx, r, scrub), false
+	out = s.call(ctx, r, scrub)
+	out.Declared = declared
+	return out, false
 }
 
 func mcpProblem(v tools.Verdict, code, format string, args ...any) tools.Outcome {
 	return tools.Outcome{Verdict: v, Error: &events.Problem{Code: code, Message: clean(fmt.Sprintf(format, args...), maxProblemBytes)}}
+}
+
+func isOpen(err error) bool {
+	_, ok := errors.AsType[*egress.OpenError](err)
+	return ok
+}
+
+func circuitOpen(err error) tools.Outcome {
+	open, _ := errors.AsType[*egress.OpenError](err)
+	out := mcpProblem(tools.NotSent, codeCircuitOpen, "%v", open)
+	out.RetryAfter = open.Wait
+	return out
 }
 
 // noteSilence counts a request that was given up without an answer.
@@ -120,7 +137,7 @@ func (s *session) call(ctx context.Context, r tools.Request, scrub scrubber) too
 	default:
 		s.noteSilence(ctx)
 		out = s.failure(ctx, err, sent, status, scrub)
-		out.RetryAfter = hint
+		out.RetryAfter = max(out.RetryAfter, hint)
 	}
 	out.Receipt = tools.Receipt{
 		Status: status, Bytes: int64(len(raw)),
@@ -159,6 +176,8 @@ func (s *session) failure(ctx context.Context, err error, sent bool, status int,
 			v = tools.Refused
 		}
 		return mcpProblem(v, codeToolError, "the MCP server answered with error %d: %s", e.Code, scrub.text(e.Message))
+	case isOpen(err):
+		return circuitOpen(err)
 	case errors.Is(err, egress.ErrRefused):
 		return mcpProblem(tools.Refused, "address_refused", "%s", text)
 	case !sent:

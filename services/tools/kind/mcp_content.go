@@ -91,6 +91,9 @@ func answerOf(raw json.RawMessage, scrub scrubber, limit int, keep *keeper) tool
 	done := tools.Outcome{Verdict: tools.Happened}
 	s := scrub.bytes(r.StructuredContent)
 	structured := len(s) > 0 && string(s) != "null"
+	if structured && storable(s) {
+		done.Whole = json.RawMessage(s)
+	}
 	if structured && len(s) <= limit && storable(s) {
 		done.Result, done.Artifacts = json.RawMessage(s), keep.list
 		return done

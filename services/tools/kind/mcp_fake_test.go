@@ -85,6 +85,12 @@ func fakeServer() *mcp.Server {
 		r.StructuredContent = json.RawMessage(`{"amount":` + bigNumber + `}`)
 		return r, nil
 	})
+	s.AddTool(&mcp.Tool{Name: "shaped", InputSchema: json.RawMessage(`{"type":"object"}`), OutputSchema: json.RawMessage(`{"type":"object","required":["id"]}`)},
+		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			out := text("text")
+			out.StructuredContent = r.Params.Arguments
+			return out, nil
+		})
 	add("env", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return text("%s", strings.Join(os.Environ(), "\n")), nil
 	})
@@ -148,7 +154,7 @@ func newBench(t *testing.T, definition string) *bench {
 	}
 	env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": t.TempDir(), "FAKE_TOKEN": canary, "HOLDFAST_DATABASE_URL": "postgres://never"}
 	b.servers = kind.NewMCPServers(kind.MCPConfig{
-		Servers: b, Transport: egress.Transport(egress.Config{Allow: allow}), Commands: []string{"*"},
+		Servers: b, Egress: egress.New(egress.Config{Allow: allow}), Commands: []string{"*"},
 		LookupEnv: func(k string) (string, bool) { v, ok := env[k]; return v, ok }, ReadFile: os.ReadFile,
 		Log: telemetry.NewLogger(t.Output(), "debug", "text"),
 	})

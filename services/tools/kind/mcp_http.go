@@ -12,10 +12,10 @@ import (
 // maxStreamBytes bounds one HTTP answer of an MCP server, a stream included.
 const maxStreamBytes = 32 << 20
 
-// mcpTripper sends an MCP client's requests: with the definition's headers,
-// whose secrets are read anew for each request, and bounded.
+// mcpTripper sends an MCP client's requests: with the definition's headers
+// and TLS, whose secrets are read anew for each request, and bounded.
 type mcpTripper struct {
-	base    http.RoundTripper
+	base    func() (http.RoundTripper, error)
 	headers func() (http.Header, error)
 	// version of the protocol that an older server wants named; the SDK names it
 	// only on connections of its own.
@@ -39,7 +39,11 @@ func (t *mcpTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	if v := t.version.Load(); v != nil && r.Header.Get(versionHeader) == "" {
 		r.Header.Set(versionHeader, *v)
 	}
-	resp, err := t.base.RoundTrip(r)
+	base, err := t.base()
+	if err != nil {
+		return nil, err
+	}
+	resp, err := base.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}

@@ -10,16 +10,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/tools"
 )
 
+// Carrier makes guarded transports; egress.Client is one.
+type Carrier interface {
+	Transport(r egress.Reach) (http.RoundTripper, error)
+}
+
 // MCPConfig is what connections to MCP servers are made with.
 type MCPConfig struct {
 	Servers tools.Servers
-	// Transport carries HTTP; egress.Transport guards it.
-	Transport http.RoundTripper
+	// Egress carries HTTP.
+	Egress Carrier
 	// Commands lists the programs that may be started as servers, as definitions
 	// write them; "*" allows every program. Empty allows none.
 	Commands  []string

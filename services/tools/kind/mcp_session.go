@@ -16,6 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 )
@@ -51,13 +52,13 @@ func (m *MCPServers) connect(ctx context.Context, def *spec.MCPServer, log *slog
 		transport, stop = newLines(c, log), func() { c.kill(); _ = c.close() }
 		s.scrub = func() scrubber { return scrub }
 	} else {
-		endpoint, trip, scrub, err := m.reach(def.HTTP)
+		endpoint, trip, scrub, err := m.reach(def)
 		if err != nil {
 			return nil, err
 		}
 		transport = &mcp.StreamableClientTransport{
 			Endpoint: endpoint, DisableStandaloneSSE: true, MaxRetries: -1,
-			HTTPClient: &http.Client{Transport: trip, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+			HTTPClient: egress.Via(trip),
 		}
 		s.scrub, version = scrub, trip.setVersion
 	}
@@ -73,6 +74,9 @@ func (m *MCPServers) connect(ctx context.Context, def *spec.MCPServer, log *slog
 	s.client, err = client.Connect(ctx, &tap{Transport: transport, version: version}, nil)
 	if err != nil {
 		stop()
+		if open, ok := errors.AsType[*egress.OpenError](err); ok {
+			return nil, unready(codeCircuitOpen, open)
+		}
 		return nil, errors.New(s.scrub().text(clean(plainMCP(ctx, err).Error(), maxProblemBytes)))
 	}
 	go func() {
@@ -124,7 +128,8 @@ func (m *MCPServers) start(def *spec.MCPStdio, log *slog.Logger) (*child, scrubb
 
 // reach prepares HTTP. Secrets are read at each request, so a new one needs no
 // new session.
-func (m *MCPServers) reach(def *spec.MCPHTTP) (string, *mcpTripper, func() scrubber, error) {
+func (m *MCPServers) reach(server *spec.MCPServer) (string, *mcpTripper, func() scrubber, error) {
+	def := server.HTTP
 	r := def.Request()
 	env, err := r.EnvValues(m.config.LookupEnv)
 	if err != nil {
@@ -146,7 +151,17 @@ func (m *MCPServers) reach(def *spec.MCPHTTP) (string, *mcpTripper, func() scrub
 	if _, _, err := secrets(); err != nil {
 		return "", nil, nil, unready(codeMisconfigured, err)
 	}
-	trip := &mcpTripper{base: m.config.Transport, headers: func() (http.Header, error) {
+	base := func() (http.RoundTripper, error) {
+		to, err := egress.ReachOf(server.TLS, server.AllowHosts, m.config.LookupEnv, m.config.ReadFile)
+		if err != nil {
+			return nil, err
+		}
+		return m.config.Egress.Transport(to)
+	}
+	if _, err := base(); err != nil {
+		return "", nil, nil, unready(codeMisconfigured, err)
+	}
+	trip := &mcpTripper{base: base, headers: func() (http.Header, error) {
 		raw, _, err := secrets()
 		if err != nil {
 			return nil, err
@@ -182,10 +197,12 @@ func (s *session) close() { _ = s.client.Close() } // the other side is told, or
 
 // listed is a tool as the server has it now.
 type listed struct {
-	Name        string                     `json:"name"`
-	Description string                     `json:"description"`
-	InputSchema json.RawMessage            `json:"inputSchema"`
-	Annotations map[string]json.RawMessage `json:"annotations"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"inputSchema"`
+	// OutputSchema is what the server declares; it is no part of the digest.
+	OutputSchema json.RawMessage            `json:"outputSchema"`
+	Annotations  map[string]json.RawMessage `json:"annotations"`
 }
 
 const (
@@ -233,18 +250,22 @@ func (s *session) list(ctx context.Context) ([]listed, error) {
 	return nil, fmt.Errorf("the list of tools has more than %d pages", maxListPages)
 }
 
-// digestNow returns the digest of the server's present tool; false when it has
-// none of that name.
-func (s *session) digestNow(ctx context.Context, tool string) (events.Digest, bool, error) {
+// digestNow returns the digest of the server's present tool, and the schema that
+// it declares for results, if any; false when it has no tool of that name.
+func (s *session) digestNow(ctx context.Context, tool string) (events.Digest, *spec.Schema, bool, error) {
 	all, err := s.list(ctx)
 	if err != nil {
-		return "", false, err
+		return "", nil, false, err
 	}
 	for _, t := range all {
 		if t.Name == tool {
 			d, err := spec.SchemaDigest(t.Name, t.Description, t.InputSchema)
-			return d, err == nil, nil // what cannot be digested is not what was pinned
+			declared, serr := spec.NewSchema(t.OutputSchema)
+			if serr != nil { // none, or one that nothing can be held to
+				declared = nil
+			}
+			return d, declared, err == nil, nil // what cannot be digested is not what was pinned
 		}
 	}
-	return "", false, nil
+	return "", nil, false, nil
 }

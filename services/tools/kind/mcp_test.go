@@ -51,6 +51,11 @@ func TestMCP_Outcomes(t *testing.T) {
 			if want := `{"amount":` + bigNumber + `}`; string(out.Result) != want {
 				t.Errorf("result %s, want %s with every digit", out.Result, want)
 			}
+			// What the server declares of its results goes along; the definition's own
+			// schema counts before it.
+			if out = b.once("shaped", "write", `{"amount":`+bigNumber+`}`); out.Declared == nil || len(out.Declared.Validate(out.Whole)) != 1 || len(out.Declared.Validate([]byte(`{"id":1}`))) != 0 {
+				t.Errorf("declared %s, whole %s", out.Declared.JSON(), out.Whole)
+			}
 			out = b.once("refuse", "write", `{}`)
 			wantOutcome(t, out, tools.Refused, "tool_error")
 			if !strings.Contains(out.Error.Message, "no such account") {

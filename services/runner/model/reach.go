@@ -1,0 +1,23 @@
+package model
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/holdfast-run/holdfast/internal/egress"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+)
+
+// client is what the requests of a model go over: guarded, with the
+// definition's TLS, whose secrets are read anew for each request.
+func (e Env) client(m *spec.Model) (*http.Client, error) {
+	reach, err := egress.ReachOf(m.TLS, m.AllowHosts, e.LookupEnv, e.ReadFile)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.Egress.Transport(reach)
+	if err != nil {
+		return nil, fmt.Errorf("reach model: %w", err)
+	}
+	return egress.Via(t), nil
+}
