@@ -54,7 +54,7 @@ func (p *process) addTools() {
 			Callbacks: tools.Callbacks{Ends: store, Definition: toolDefinitions{catalog.New(pool)}.callback},
 			Kinds: kind.All(kind.Config{
 				Egress: out, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Ends: store,
-				MCP: servers, Bus: inbox.Requester(p.bus),
+				MCP: servers, Bus: inbox.Requester(p.bus), Artifacts: store,
 			}),
 			Bus:     p.bus,
 			Heart:   beat,

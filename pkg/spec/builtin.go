@@ -9,9 +9,11 @@ import (
 
 // Names of the built-in tools.
 const (
-	BuiltinPlan      = "plan"
-	BuiltinFacts     = "facts"
-	BuiltinFetchPage = "fetch_page"
+	BuiltinPlan         = "plan"
+	BuiltinFacts        = "facts"
+	BuiltinArtifactSave = "artifact_save"
+	BuiltinArtifactRead = "artifact_read"
+	BuiltinFetchPage    = "fetch_page"
 )
 
 // Who answers the calls of a built-in.
@@ -40,7 +42,10 @@ type Builtin struct {
 }
 
 // builtins is the one table of them, in the order that errors name them.
-var builtins = []*Builtin{&builtinPlan, &builtinFacts, &builtinSleep, &builtinStartRun, &builtinAskPerson, &builtinFetchPage}
+var builtins = []*Builtin{
+	&builtinPlan, &builtinFacts, &builtinSleep, &builtinStartRun, &builtinAskPerson,
+	&builtinArtifactSave, &builtinArtifactRead, &builtinFetchPage,
+}
 
 // Builtins lists the built-in tools.
 func Builtins() []*Builtin { return slices.Clone(builtins) }

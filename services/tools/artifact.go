@@ -60,6 +60,16 @@ type Artifacts interface {
 	ArtifactData(ctx context.Context, namespace, id string) (Artifact, error)
 }
 
+// RunArtifacts reads what one run left behind, and no other's.
+type RunArtifacts interface {
+	// Artifacts lists them; the filter names the run.
+	Artifacts(ctx context.Context, f ArtifactFilter) ([]Artifact, error)
+	// RunArtifact reads the artifact with the id, or without one the newest of the
+	// name, with its bytes. Errors are as those of ArtifactData; another run's
+	// artifact is ErrNotFound.
+	RunArtifact(ctx context.Context, namespace string, run events.RunID, id, name string) (Artifact, error)
+}
+
 // Artifacts lists artifacts, the newest first.
 func (s *Service) Artifacts(ctx context.Context, f ArtifactFilter) ([]Artifact, error) {
 	return s.reader.Artifacts(ctx, f)

@@ -158,6 +158,16 @@ spec:
 ---
 apiVersion: holdfast/v1
 kind: Tool
+metadata: {name: save}
+spec: {builtin: artifact_save}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: recall}
+spec: {builtin: artifact_read}
+---
+apiVersion: holdfast/v1
+kind: Tool
 metadata: {name: gone}
 spec:
   description: nobody listens there

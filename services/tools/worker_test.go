@@ -104,7 +104,7 @@ func startService(ctx context.Context, url config.Secret, b *bus.Bus, log *slog.
 		publicURL = nil
 	}
 	p.service, err = tools.New(tools.Config{Worker: p.name, Slots: slots, SweepEvery: 200 * time.Millisecond, Pools: pools}, tools.Deps{
-		Store: p.store, Controls: p.store, Reader: p.store, Once: p.store, Stops: p.store, Replies: p.store, PublicURL: publicURL, Tools: defs(), Callbacks: callbacks(p.store), Kinds: withEnds(kinds, p.store), Bus: b, Heart: beating,
+		Store: p.store, Controls: p.store, Reader: p.store, Once: p.store, Stops: p.store, Replies: p.store, PublicURL: publicURL, Tools: defs(), Callbacks: callbacks(p.store), Kinds: withRunArtifacts(withEnds(kinds, p.store), p.store), Bus: b, Heart: beating,
 		Consume: inbox.Consume(b, p.beat.Holding), Kick: relay.Kick, Log: log,
 	})
 	if err != nil {

@@ -25,6 +25,9 @@ type Config struct {
 	// of these kinds are not run without them.
 	MCP *MCPServers
 	Bus tools.Requester
+	// Artifacts is what ArtifactRead reads. Tools of that kind are not run without
+	// it.
+	Artifacts tools.RunArtifacts
 }
 
 // All lists every kind. A definition is of one kind at most.
@@ -32,7 +35,11 @@ func All(c Config) []tools.Kind {
 	all := []tools.Kind{
 		&HTTP{egress: c.Egress, lookupEnv: c.LookupEnv, readFile: c.ReadFile},
 		&FetchPage{egress: c.Egress},
+		&ArtifactSave{},
 		&Callback{egress: c.Egress, ends: c.Ends, lookupEnv: c.LookupEnv, readFile: c.ReadFile},
+	}
+	if c.Artifacts != nil {
+		all = append(all, &ArtifactRead{artifacts: c.Artifacts})
 	}
 	if c.MCP != nil {
 		all = append(all, &MCP{servers: c.MCP})

@@ -99,13 +99,43 @@ func (s *Store) ArtifactData(ctx context.Context, namespace, id string) (tools.A
 	case len(found) == 0:
 		return tools.Artifact{}, fmt.Errorf("artifact %s: %w", id, tools.ErrNotFound)
 	}
-	a := found[0].artifact()
+	return s.withData(ctx, found[0].artifact())
+}
+
+// withData reads the bytes of an artifact that is kept here.
+func (s *Store) withData(ctx context.Context, a tools.Artifact) (_ tools.Artifact, err error) {
 	if a.URI != "" {
 		return a, nil
 	}
 	a.Data, err = blob.Get(ctx, s.pool, events.BlobRef{Scope: events.RunScope(a.RunID), Digest: a.Digest, Bytes: a.Bytes})
 	if errors.Is(err, blob.ErrNotFound) {
-		return tools.Artifact{}, fmt.Errorf("artifact %s: %w", id, tools.ErrForgotten)
+		return tools.Artifact{}, fmt.Errorf("artifact %s: %w", a.ID, tools.ErrForgotten)
 	}
 	return a, err
+}
+
+// runArtifactSQL begins at the run: what its calls left, and what effects left
+// that it shares.
+const runArtifactSQL = `
+WITH mine AS (
+    SELECT artifact_id FROM tools.artifacts WHERE run_id = $2
+    UNION
+    SELECT x.artifact_id FROM tools.calls c JOIN tools.artifacts x ON x.effect_id = c.effect_id WHERE c.run_id = $2
+)
+SELECT ` + artifactColumns + `
+  FROM mine JOIN tools.artifacts a USING (artifact_id)
+ WHERE a.namespace = $1 AND CASE WHEN $3 <> '' THEN a.artifact_id = $3 ELSE a.name = $4 END
+ ORDER BY a.created_at DESC, a.artifact_id DESC
+ LIMIT 1`
+
+// RunArtifact implements tools.RunArtifacts.
+func (s *Store) RunArtifact(ctx context.Context, namespace string, run events.RunID, id, name string) (tools.Artifact, error) {
+	found, err := collect[artifactRow](s.pool.Query(ctx, runArtifactSQL, namespace, string(run), id, name))
+	switch {
+	case err != nil:
+		return tools.Artifact{}, fmt.Errorf("read artifact of run %s: %w", run, err)
+	case len(found) == 0:
+		return tools.Artifact{}, fmt.Errorf("artifact of run %s: %w", run, tools.ErrNotFound)
+	}
+	return s.withData(ctx, found[0].artifact())
 }

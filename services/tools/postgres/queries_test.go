@@ -25,7 +25,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"renewOnce": renewOnceSQL, "recordOnce": recordOnceSQL, "outcomeOnce": outcomeOnceSQL, "lateOnce": lateOnceSQL, "expireKeys": expireKeysSQL,
 		"listEffects": listEffectsSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
 		"standing": standingSQL, "putStop": putStopSQL, "sameStop": sameStopSQL, "endStop": endStopSQL, "getStop": getStopSQL, "listStops": listStopsSQL, "release": releaseSQL,
-		"keepArtifact": keepArtifactSQL, "listArtifacts": listArtifactsSQL, "getArtifact": getArtifactSQL,
+		"keepArtifact": keepArtifactSQL, "listArtifacts": listArtifactsSQL, "getArtifact": getArtifactSQL, "runArtifact": runArtifactSQL,
 		"keepTicket": keepTicketSQL, "await": awaitSQL, "replied": repliedSQL, "awaited": awaitedSQL, "effectByID": effectByIDSQL, "reply": replySQL, "takeReply": takeReplySQL,
 		"endOfRun": endOfRunSQL, "endedRun": endedRunSQL,
 	})
