@@ -2,12 +2,10 @@ package pgdev
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 func TestFindBinaries_NamesTheVersionThatIsMissing(t *testing.T) {
@@ -55,49 +53,4 @@ func TestReachable(t *testing.T) {
 	if reachable(filepath.Join(closed, "in"), &syscall.Credential{Uid: own.Uid, Gid: 1}) != reachable(dir, &syscall.Credential{Uid: own.Uid, Gid: 1}) {
 		t.Error("the owner does not reach its own directory")
 	}
-}
-
-func TestWatchdog(t *testing.T) {
-	t.Parallel()
-	victim := func() (*exec.Cmd, chan error) {
-		cmd := exec.CommandContext(t.Context(), "sleep", "60")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- cmd.Wait() }()
-		return cmd, done
-	}
-
-	dies, died := victim()
-	w, err := startWatchdog(dies.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.pipe.Close(); err != nil { // what the kernel does when we are killed
-		t.Fatal(err)
-	}
-	select {
-	case err := <-died:
-		if err == nil || !strings.Contains(err.Error(), "interrupt") {
-			t.Errorf("ended with %v, want by SIGINT", err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("the process outlives the end of the pipe")
-	}
-	_ = w.cmd.Wait()
-
-	lives, lived := victim()
-	if w, err = startWatchdog(lives.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
-	w.close()
-	select {
-	case err := <-lived:
-		t.Errorf("ended with %v although the watchdog was dismissed", err)
-	default:
-	}
-	_ = lives.Process.Kill()
-	<-lived
-	(*watchdog)(nil).close()
 }

@@ -27,6 +27,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/config"
 	"github.com/holdfast-run/holdfast/internal/dirlock"
+	"github.com/holdfast-run/holdfast/internal/watchdog"
 )
 
 const (
@@ -59,7 +60,7 @@ type Server struct {
 	bin       *binaries
 	lock      *dirlock.Lock
 	cmd       *exec.Cmd
-	watch     *watchdog
+	watch     *watchdog.Watchdog
 	exited    chan struct{} // closed when postgres has ended
 	exitErr   error         // valid once exited is closed
 	log       *os.File
@@ -247,7 +248,7 @@ func (s *Server) launch(cred *syscall.Credential) error {
 	}
 	if !diesWithParent {
 		var err error
-		if s.watch, err = startWatchdog(s.cmd.Process.Pid); err != nil {
+		if s.watch, err = watchdog.Process(s.cmd.Process.Pid); err != nil {
 			stop, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			s.terminate(stop)
@@ -339,7 +340,7 @@ func (s *Server) Stop(ctx context.Context) error {
 
 // terminate escalates: fast shutdown (SIGINT), immediate (SIGQUIT), SIGKILL.
 func (s *Server) terminate(ctx context.Context) (clean bool) {
-	defer s.watch.close()
+	defer s.watch.Close()
 	for _, step := range []struct {
 		sig   syscall.Signal
 		until <-chan struct{}

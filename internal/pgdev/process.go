@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/user"
@@ -85,36 +84,6 @@ func isServerOf(ctx context.Context, pid int, data string) bool {
 	}
 	out, err := exec.CommandContext(ctx, "ps", "-o", "comm=", "-p", strconv.Itoa(pid)).Output()
 	return err == nil && strings.Contains(filepath.Base(strings.TrimSpace(string(out))), "postgres")
-}
-
-// watchdog ends a process when ours does, on systems whose kernel does not. It
-// is a shell that waits for the end of a pipe of which we hold the only writer.
-type watchdog struct {
-	cmd  *exec.Cmd
-	pipe io.WriteCloser
-}
-
-func startWatchdog(pid int) (*watchdog, error) {
-	cmd := exec.Command("/bin/sh", "-c", `read -r stop; test "$stop" = done || kill -INT "$1"`, "sh", strconv.Itoa(pid))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is not for it
-	pipe, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start watchdog: %w", err)
-	}
-	return &watchdog{cmd: cmd, pipe: pipe}, nil
-}
-
-// close dismisses the watchdog. A nil one needs no dismissal.
-func (w *watchdog) close() {
-	if w == nil {
-		return
-	}
-	_, _ = io.WriteString(w.pipe, "done\n")
-	_ = w.pipe.Close()
-	_ = w.cmd.Wait()
 }
 
 // maxLogBytes is where the log of earlier starts is put aside.

@@ -5,15 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-run/holdfast/internal/watchdog"
 )
 
 // Limits of a server that runs as a child process.
@@ -31,7 +31,7 @@ type child struct {
 	stdin  *os.File
 	stdout *os.File
 	exited chan struct{} // closed when the program has ended and its group is gone
-	watch  *watchdog
+	watch  *watchdog.Watchdog
 	stop   sync.Once
 	reads  sync.WaitGroup
 }
@@ -71,14 +71,14 @@ func startChild(cmd *exec.Cmd, log *slog.Logger, scrub scrubber) (*child, error)
 		closeAll([]*os.File{c.stdin, c.stdout, stderr})
 		return nil, startError(cmd.Path, err)
 	}
-	if c.watch, err = startWatchdog(cmd.Process.Pid); err != nil {
+	if c.watch, err = watchdog.Group(cmd.Process.Pid); err != nil {
 		log.Debug("no watchdog for the server's own children", "err", err)
 	}
 	c.reads.Go(func() { logStderr(stderr, log, scrub) })
 	go func() {
 		<-ended
 		c.signal(syscall.SIGKILL) // what the program has left behind
-		c.watch.close()
+		c.watch.Close()
 		_ = stderr.SetReadDeadline(time.Now().Add(childGrace)) // somebody outside the group may hold it
 		c.reads.Wait()
 		_ = c.stdout.SetReadDeadline(time.Now().Add(childGrace))
@@ -163,34 +163,4 @@ func logStderr(r *os.File, log *slog.Logger, scrub scrubber) {
 			return
 		}
 	}
-}
-
-// watchdog is a shell that waits for the end of a pipe of which we hold the
-// only writer, and then ends the group.
-type watchdog struct {
-	cmd  *exec.Cmd
-	pipe io.WriteCloser
-}
-
-func startWatchdog(group int) (*watchdog, error) {
-	cmd := exec.Command("/bin/sh", "-c", `read -r stop; test "$stop" = done || kill -KILL -"$1"`, "sh", strconv.Itoa(group))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	pipe, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start watchdog: %w", err)
-	}
-	return &watchdog{cmd: cmd, pipe: pipe}, nil
-}
-
-func (w *watchdog) close() {
-	if w == nil {
-		return
-	}
-	_, _ = io.WriteString(w.pipe, "done\n")
-	_ = w.pipe.Close()
-	_ = w.cmd.Wait()
 }
