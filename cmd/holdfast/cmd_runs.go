@@ -222,17 +222,19 @@ func joinWords(words ...string) string {
 type RunsListCmd struct {
 	Output
 	List
-	Label  map[string]string `env:"-" mapsep:"none" placeholder:"K=V" help:"Only runs with this label; repeat to narrow further."`
-	Status string            `env:"-" placeholder:"STATUS" help:"Only runs in this status: queued, running, waiting, paused, needs_attention, cancelling, completed, failed, cancelled, expired."`
-	Agent  string            `env:"-" placeholder:"NAME" help:"Only runs of this agent."`
-	Flow   string            `env:"-" placeholder:"NAME" help:"Only runs of this flow."`
-	Parent string            `env:"-" placeholder:"RUN" help:"Only the children of this run."`
+	Label   map[string]string `env:"-" mapsep:"none" placeholder:"K=V" help:"Only runs with this label; repeat to narrow further."`
+	Status  string            `env:"-" placeholder:"STATUS" help:"Only runs in this status: queued, running, waiting, paused, needs_attention, cancelling, completed, failed, cancelled, expired."`
+	Agent   string            `env:"-" placeholder:"NAME" help:"Only runs of this agent."`
+	Flow    string            `env:"-" placeholder:"NAME" help:"Only runs of this flow."`
+	Program string            `env:"-" placeholder:"NAME" help:"Only the own runs of this program; see docs/ledger.md."`
+	Parent  string            `env:"-" placeholder:"RUN" help:"Only the children of this run."`
 }
 
 // Help implements kong.HelpProvider.
 func (*RunsListCmd) Help() string {
 	return `  holdfast runs list
   holdfast runs list --label customer=42 --status failed
+  holdfast runs list --program nightly
   holdfast runs list --agent triage --limit 500 --json | jq -r '.items[].run_id'
 
 --json prints {"items": [...], "next_cursor"}.`
@@ -247,7 +249,7 @@ func (c *RunsListCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) 
 	if err != nil {
 		return err
 	}
-	f := client.RunFilter{Agent: c.Agent, Flow: c.Flow, Status: c.Status, Labels: c.Label, Parent: events.RunID(c.Parent)}
+	f := client.RunFilter{Agent: c.Agent, Flow: c.Flow, Program: c.Program, Status: c.Status, Labels: c.Label, Parent: events.RunID(c.Parent)}
 	page, err := upTo(ctx, c.Limit, func(ctx context.Context, p client.PageRequest) (client.Page[client.Run], error) {
 		return api.Runs(ctx, f, p)
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -161,12 +162,15 @@ func within(ctx context.Context, f func()) error {
 }
 
 // heartbeat adds the heartbeat of a worker.
-func (p *process) heartbeat(service, worker string, beat **pg.Beat) {
+func (p *process) heartbeat(service, worker string, beat **pg.Beat, pools ...string) {
 	p.part(service+"-heartbeat", func(context.Context) (lifecycle.Service, error) {
 		c := p.database.config(p.databaseURL, service)
 		c.AppName = worker
 		*beat = pg.NewBeat(c, service, worker, p.log)
 		b := *beat
+		if len(pools) > 0 {
+			b.Describe(strings.Join(pools, ","))
+		}
 		p.health.Add(service+"-heartbeat", func(context.Context) error {
 			if !b.Fresh() {
 				return fmt.Errorf("the last beat is %s old", b.Age().Round(time.Millisecond))

@@ -25,7 +25,7 @@ func (p *process) addTools() {
 	)
 	worker := pg.WorkerName("tools")
 	p.pool("tools", &pool)
-	p.heartbeat("tools", worker, &beat)
+	p.heartbeat("tools", worker, &beat, p.services.ToolsPools...)
 	p.needsBus("tools")
 	p.part("tools-relay", func(context.Context) (lifecycle.Service, error) {
 		relay = postgres.New(pool).NewRelay(p.bus.Publish)

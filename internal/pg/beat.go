@@ -61,6 +61,7 @@ type Beat struct {
 	config Config
 	schema string
 	worker string
+	detail *string
 	log    *slog.Logger
 
 	// db guards the connection; only one statement is under way.
@@ -93,6 +94,10 @@ func NewBeat(c Config, schema, worker string, log *slog.Logger) *Beat {
 		beaten: make(chan struct{}), now: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
+
+// Describe says for people and views what the worker does; it belongs before
+// Start.
+func (b *Beat) Describe(detail string) { b.detail = &detail }
 
 // Name says what the heartbeat is called in the life cycle.
 func (b *Beat) Name() string { return b.schema + "-heartbeat" }
@@ -220,8 +225,8 @@ func (b *Beat) WaitFresh(ctx context.Context) error {
 // statement that was delayed on its way may arrive after Stop.
 func (b *Beat) beat(ctx context.Context) error {
 	query := `
-INSERT INTO ` + b.schema + `.workers AS w (name, beat, fresh_since, pid)
-VALUES ($1, clock_timestamp(), clock_timestamp(), $2)
+INSERT INTO ` + b.schema + `.workers AS w (name, beat, fresh_since, pid, detail)
+VALUES ($1, clock_timestamp(), clock_timestamp(), $2, $3)
 ON CONFLICT (name) DO UPDATE
 SET beat = clock_timestamp(),
     fresh_since = CASE WHEN w.beat < clock_timestamp() - interval '1.5 s' THEN clock_timestamp() ELSE w.fresh_since END
@@ -238,7 +243,7 @@ WHERE w.beat > '-infinity'`
 		return err
 	}
 	sent := time.Now() // before the statement: the reply says that the beat is at least this young
-	n, err := b.exec(ctx, query, b.worker, os.Getpid())
+	n, err := b.exec(ctx, query, b.worker, os.Getpid(), b.detail)
 	if err != nil {
 		return err
 	}

@@ -265,4 +265,13 @@ func TestRunsFilters(t *testing.T) {
 	if len(page.Items) != 1 || page.Items[0].RunID != events.RunID("r1") || page.NextCursor != "n" {
 		t.Errorf("page = %+v", page)
 	}
+	c, _ = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "program=nightly" {
+			t.Errorf("query = %s, want program=nightly", r.URL.RawQuery)
+		}
+		fmt.Fprint(w, `{"items":[]}`)
+	})
+	if _, err := c.Runs(t.Context(), RunFilter{Program: "nightly"}, PageRequest{}); err != nil {
+		t.Fatal(err)
+	}
 }

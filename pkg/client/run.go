@@ -125,6 +125,7 @@ func (c *Client) Run(ctx context.Context, id events.RunID) (Run, error) {
 // RunFilter narrows a list of runs. Empty fields do not narrow.
 type RunFilter struct {
 	Agent, Flow, Status string
+	Program             string            // whose own runs these are
 	Labels              map[string]string // all of them
 	Parent              events.RunID
 }
@@ -134,6 +135,7 @@ func (c *Client) Runs(ctx context.Context, f RunFilter, p PageRequest) (Page[Run
 	q := p.values()
 	set(q, "agent", f.Agent)
 	set(q, "flow", f.Flow)
+	set(q, "program", f.Program)
 	set(q, "status", f.Status)
 	set(q, "parent", string(f.Parent))
 	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {

@@ -74,7 +74,17 @@ type Pending struct {
 	// Awaited is until when the result may be posted of a call that the other
 	// side has accepted.
 	Awaited time.Time
+	// ToolPool is the pool that a tool's call is sent to; empty when it is not
+	// known. Taken says that a worker of it has had the call. Behind counts what
+	// waits in the same queue and is older, for the oldest call of each kind
+	// that nobody has taken, up to MaxBehind.
+	ToolPool string
+	Taken    bool
+	Behind   int
 }
+
+// MaxBehind is how far a queue is counted.
+const MaxBehind = 1000
 
 // Approval is an open question about a run.
 type Approval struct {
@@ -97,6 +107,7 @@ type Worker struct {
 	Name      string
 	Age       time.Duration // since its last heartbeat, by the database's clock
 	StartedAt time.Time
+	Pools     []string // of a tools worker; nil when it does not say
 }
 
 // WorkerAlive is how old a heartbeat may be before its worker counts as dead:

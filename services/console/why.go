@@ -127,6 +127,29 @@ func (s Situation) alive(service string) bool {
 	return slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.Service == service && w.Alive() })
 }
 
+// queue says why no worker has a tool's call.
+func (s Situation) queue(p Pending) string {
+	serves := func(w Worker) bool {
+		return w.Service == "tools" && w.Alive() && (w.Pools == nil || slices.Contains(w.Pools, p.ToolPool))
+	}
+	switch {
+	case !s.alive("tools"):
+		return ", no tools worker is alive"
+	case p.ToolPool != "" && !slices.ContainsFunc(s.Workers, serves):
+		return ", no worker for pool " + p.ToolPool
+	case !p.Taken && p.Behind > 0:
+		return fmt.Sprintf(", queued behind %s in pool %s", behind(p.Behind), p.ToolPool)
+	}
+	return ""
+}
+
+func behind(n int) string {
+	if n >= MaxBehind {
+		return fmt.Sprintf("%d or more", n)
+	}
+	return fmt.Sprint(n)
+}
+
 // waits orders what is pending: people first, because nothing else ends it,
 // then tools, children and the model; the oldest first within each.
 func (s Situation) waits() []Wait {
@@ -148,8 +171,8 @@ func (s Situation) waits() []Wait {
 				w.Phrase += ": waiting for callback until " + at(p.Awaited)
 			} else if h, ok := s.held(p); ok {
 				w.Phrase += ", " + h.String()
-			} else if !s.alive("tools") {
-				w.Phrase += ", no tools worker is alive"
+			} else {
+				w.Phrase += s.queue(p)
 			}
 			out = append(out, w)
 		case "child":
@@ -280,6 +303,8 @@ func (s Situation) model(p Pending) Wait {
 		w.Phrase = fmt.Sprintf("queued: no runner has taken its model call for %s", span(s.Now.Sub(p.Since)))
 		if !s.alive("runner") {
 			w.Phrase += "; no runner is alive"
+		} else if p.Behind > 0 {
+			w.Phrase += ", queued behind " + behind(p.Behind)
 		}
 	}
 	return w

@@ -71,6 +71,25 @@ func TestWhy(t *testing.T) {
 			in:   Situation{Run: run("waiting"), Workers: dead, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "propose_price", Since: t0}}},
 			want: "waiting for tool propose_price since 2026-03-05 02:14:00 UTC, no tools worker is alive", wantKinds: []string{"tool"},
 		},
+		"waits in a pool without a worker": {
+			in: Situation{Run: run("waiting"), Workers: []Worker{{Service: "tools", Pools: []string{"default"}}, {Service: "tools", Age: time.Minute, Pools: []string{"gpu"}}},
+				Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "render", Since: t0, ToolPool: "gpu", Behind: 3}}},
+			want: "waiting for tool render since 2026-03-05 02:14:00 UTC, no worker for pool gpu", wantKinds: []string{"tool"},
+		},
+		"waits in the queue of a pool": {
+			in: Situation{Run: run("waiting"), Workers: []Worker{{Service: "tools", Pools: []string{"default", "gpu"}}},
+				Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "render", Since: t0, ToolPool: "gpu", Behind: 3}}},
+			want: "waiting for tool render since 2026-03-05 02:14:00 UTC, queued behind 3 in pool gpu", wantKinds: []string{"tool"},
+		},
+		"is with a worker that does not say its pools": {
+			in: Situation{Run: run("waiting"), Workers: all,
+				Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "render", Since: t0, ToolPool: "gpu", Taken: true, Behind: 3}}},
+			want: "waiting for tool render since 2026-03-05 02:14:00 UTC", wantKinds: []string{"tool"},
+		},
+		"owes a model call behind others": {
+			in:   Situation{Run: run("running"), Workers: all, Pending: []Pending{{Item: "model", Kind: "model", Since: now.Add(-time.Minute), Behind: MaxBehind}}},
+			want: "queued: no runner has taken its model call for 1 min, queued behind 1000 or more", wantKinds: []string{"model"},
+		},
 		"people come first, then tools": {
 			in: Situation{Run: run("waiting"), Workers: all,
 				Pending: []Pending{

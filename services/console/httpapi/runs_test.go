@@ -165,6 +165,40 @@ func TestWhy_NamesTheApprovalAndTheTool(t *testing.T) {
 	}
 }
 
+// A call that no worker has seen has the pool of the tool that its run pinned.
+// Where nobody works for it, the run says so; else it says how many are before.
+func TestWhy_NamesThePoolWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	pinned, now := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
+	r.exec(`INSERT INTO catalog.versions (namespace, kind, name, digest, body, created_by) VALUES
+		('default', 'tool', 'render', $1, '{"spec":{"pool":"gpu"}}', 'x'), ('default', 'tool', 'render', $2, '{"spec":{"pool":"gpu2"}}', 'x')`, pinned, now)
+	r.exec(`INSERT INTO catalog.current (namespace, kind, name, digest, version, updated_by) VALUES ('default', 'tool', 'render', $1, 1, 'x')`, pinned)
+	r.exec(`INSERT INTO tools.workers (name, beat, fresh_since, detail) VALUES ('tools-1', clock_timestamp(), clock_timestamp(), 'default,callbacks')`)
+	var last string
+	for range 3 {
+		id := events.NewRunID()
+		r.take("default", id, "shop", `{}`)
+		r.exec(`UPDATE runner.journal SET data = json_build_object('tools', json_build_array(json_build_object('name', 'render', 'digest', $2::text))) WHERE run_id = $1 AND seq = 1`, id, pinned)
+		r.exec(`INSERT INTO runner.pending (run_id, namespace, item, kind, detail) VALUES ($1, 'default', 'call/' || $1 || '-2-0', 'tool', 'render')`, id)
+		last = string(id)
+	}
+	r.exec(`UPDATE runner.runs SET status = 'waiting'`)
+	says := func(want string) {
+		t.Helper()
+		why := get[httpapi.Why](r, "GET", "/v1/runs/"+last+"/why", authn.Viewer, "")
+		if !strings.HasSuffix(why.Sentence, want) {
+			t.Errorf("it says %q, want %q at its end", why.Sentence, want)
+		}
+	}
+	says(", no worker for pool gpu")
+	r.exec(`INSERT INTO tools.workers (name, beat, fresh_since, detail) VALUES ('tools-2', clock_timestamp(), clock_timestamp(), 'gpu')`)
+	says(", queued behind 2 in pool gpu")
+	if system := get[httpapi.System](r, "GET", "/v1/system", authn.Viewer, ""); len(system.Workers) != 2 || len(system.Workers[0].Pools) != 2 || len(system.Workers[1].Pools) != 1 {
+		t.Errorf("workers %+v", system.Workers)
+	}
+}
+
 func TestCommand_OnceThroughTheBusUntilItLanded(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

@@ -12,10 +12,39 @@ import (
 	"github.com/holdfast-run/holdfast/services/console"
 )
 
+// pinnedPool is the pool of the tool that the run pinned, for a call that no
+// worker has seen.
+const pinnedPool = `
+	SELECT v.body->'spec'->>'pool'
+	  FROM runner.v_events s, json_array_elements(s.data->'tools') t, catalog.v_versions v
+	 WHERE s.run_id = $1 AND s.namespace = $2 AND s.seq = 1 AND t->>'name' = detail #>> '{}'
+	   AND v.namespace = $2 AND v.kind = 'tool' AND v.name = t->>'name' AND v.digest = t->>'digest'`
+
+// behindCall counts older calls that no worker has seen yet, of the tools whose
+// pool it is now. behindModel counts older model calls that nobody makes.
+const (
+	behindCall = `
+SELECT count(*) FROM (
+	SELECT 1 FROM runner.v_pending p
+	  JOIN catalog.v_current c ON c.namespace = p.namespace AND c.kind = 'tool' AND c.name = p.detail #>> '{}'
+	  JOIN catalog.v_versions v ON v.namespace = c.namespace AND v.kind = c.kind AND v.name = c.name AND v.digest = c.digest
+	 WHERE p.kind = 'tool' AND p.since < $1 AND v.body->'spec'->>'pool' = $2
+	   AND NOT EXISTS (SELECT 1 FROM tools.v_calls k WHERE k.call_id = substr(p.item, 6))
+	 LIMIT $3) older`
+	behindModel = `
+SELECT count(*) FROM (
+	SELECT 1 FROM runner.v_pending p JOIN runner.v_runs r USING (run_id)
+	 WHERE p.kind = 'model' AND p.pool IS NULL AND p.since < $1 AND r.claim_worker IS NULL
+	   AND r.status NOT IN ('paused', 'needs_attention')
+	 LIMIT $2) older`
+)
+
 const pendingOfRun = `
 SELECT item, kind, state, since, detail, coalesce(pool, ''),
        (SELECT p.next_attempt_at FROM tools.v_probes p WHERE p.call_id = substr(item, 6)), -- "call/" before it
-       (SELECT a.reply_until FROM tools.v_awaited a WHERE a.call_id = substr(item, 6))
+       (SELECT a.reply_until FROM tools.v_awaited a WHERE a.call_id = substr(item, 6)),
+       EXISTS (SELECT 1 FROM tools.v_calls c WHERE c.call_id = substr(item, 6)),
+       CASE WHEN kind = 'tool' THEN coalesce((SELECT c.pool FROM tools.v_calls c WHERE c.call_id = substr(item, 6)), (` + pinnedPool + `), '') ELSE '' END
   FROM runner.v_pending
  WHERE run_id = $1 AND namespace = $2
  ORDER BY since, item LIMIT 1000`
@@ -42,9 +71,9 @@ SELECT call_id, stop_id, principal, note, since
 
 // A worker that stopped has the beat '-infinity', which has no age.
 const workers = `
-SELECT service, name, extract(epoch FROM clock_timestamp() - beat)::float8, started_at
-  FROM (SELECT 'runner' AS service, name, beat, started_at FROM runner.v_workers UNION ALL
-        SELECT 'tools', name, beat, started_at FROM tools.v_workers) w
+SELECT service, name, extract(epoch FROM clock_timestamp() - beat)::float8, started_at, pools
+  FROM (SELECT 'runner' AS service, name, beat, started_at, NULL::text[] AS pools FROM runner.v_workers UNION ALL
+        SELECT 'tools', name, beat, started_at, pools FROM tools.v_workers) w
  WHERE beat > clock_timestamp() - interval '1 hour'
  ORDER BY service, name LIMIT 500`
 
@@ -78,7 +107,31 @@ func (s *Store) Situation(ctx context.Context, namespace string, id events.RunID
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return console.Situation{}, notFound(err, "explain run %s", id)
 	}
-	return out, nil
+	return out, s.queues(ctx, &out)
+}
+
+// queues counts what is before the oldest call of each kind that nobody has
+// taken; the others are behind that one.
+func (s *Store) queues(ctx context.Context, out *console.Situation) error {
+	seen := map[string]bool{}
+	for i, p := range out.Pending {
+		query, args := "", []any{p.Since}
+		switch {
+		case seen[p.Kind]:
+		case p.Kind == "tool" && !p.Taken && p.ToolPool != "":
+			query, args = behindCall, append(args, p.ToolPool)
+		case p.Kind == "model" && out.Run.ClaimWorker == "" && p.Pool == "":
+			query = behindModel
+		}
+		if query == "" {
+			continue
+		}
+		seen[p.Kind] = true
+		if err := s.pool.QueryRow(ctx, query, append(args, console.MaxBehind)...).Scan(&out.Pending[i].Behind); err != nil {
+			return fmt.Errorf("count what run %s is behind of: %w", out.Run.ID, err)
+		}
+	}
+	return nil
 }
 
 // OpenApprovals implements console.ApprovalReader.
@@ -129,7 +182,7 @@ func scanPending(row pgx.CollectableRow) (console.Pending, error) {
 	var p console.Pending
 	var detail *json.RawMessage
 	var look, reply *time.Time
-	if err := row.Scan(&p.Item, &p.Kind, &p.State, &p.Since, &detail, &p.Pool, &look, &reply); err != nil {
+	if err := row.Scan(&p.Item, &p.Kind, &p.State, &p.Since, &detail, &p.Pool, &look, &reply, &p.Taken, &p.ToolPool); err != nil {
 		return p, err
 	}
 	if look != nil {
@@ -154,7 +207,7 @@ func scanApproval(row pgx.CollectableRow) (console.Approval, error) {
 func scanWorker(row pgx.CollectableRow) (console.Worker, error) {
 	var w console.Worker
 	var age float64
-	err := row.Scan(&w.Service, &w.Name, &age, &w.StartedAt)
+	err := row.Scan(&w.Service, &w.Name, &age, &w.StartedAt, &w.Pools)
 	w.Age, w.StartedAt = time.Duration(age*float64(time.Second)), w.StartedAt.UTC()
 	return w, err
 }

@@ -46,7 +46,12 @@ SELECT c.call_id, c.run_id, c.namespace, c.tool, e.effect_id, e.reply_until
 GRANT SELECT ON tools.v_awaited TO holdfast_trigger, holdfast_runner, holdfast_tools, holdfast_approvals, holdfast_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON tools.replies TO holdfast_tools;
 
+-- The pools that each worker works for; null of a release that does not say.
+CREATE OR REPLACE VIEW tools.v_workers AS
+SELECT name, beat, fresh_since, started_at, pid, string_to_array(detail, ',') AS pools FROM tools.workers;
+
 -- +goose Down
+DROP VIEW tools.v_workers;
 DROP VIEW tools.v_awaited;
 DROP VIEW tools.v_effects;
 ALTER TABLE tools.effects DROP COLUMN reply_until;
