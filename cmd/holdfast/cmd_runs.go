@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -343,99 +342,4 @@ func (c *RunsWatchCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd)
 
 func printEvent(w io.Writer, e client.Event) {
 	fmt.Fprintf(w, "%4d  %s  %-17s  %-15s  %s\n", e.Seq, e.At.UTC().Format(time.TimeOnly), clean(e.Kind), clean(e.Status), clean(short(e.Data, 100)))
-}
-
-// Order is what cancel, pause and resume have in common.
-type Order struct {
-	Output
-	ID     []string `arg:"" help:"Ids of the runs."`
-	Reason string   `env:"-" placeholder:"TEXT" help:"Kept in the journal."`
-}
-
-// CommandResult is what --json prints, one per run and line.
-type commandResult struct {
-	RunID     string `json:"run_id"`
-	CommandID string `json:"command_id,omitempty"`
-	Error     string `json:"error,omitempty"`
-}
-
-func (c *Order) send(ctx context.Context, k *kong.Context, what string, order func(context.Context, events.RunID, string) (client.Commanded, error)) error {
-	var errs []error
-	for _, id := range c.ID {
-		done, err := order(ctx, events.RunID(id), c.Reason)
-		res := commandResult{RunID: id, CommandID: done.CommandID}
-		if err != nil {
-			res.Error = err.Error()
-			errs = append(errs, fmt.Errorf("%s run %s: %w", what, id, advise(err, lookRuns)))
-		}
-		switch {
-		case c.JSON:
-			if err := printJSONLine(k.Stdout, res); err != nil {
-				return err
-			}
-		case err == nil:
-			fmt.Fprintf(k.Stdout, "%s of run %s accepted (command %s)\n", what, id, done.CommandID)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// RunsCancelCmd ends runs.
-type RunsCancelCmd struct{ Order }
-
-// Help implements kong.HelpProvider.
-func (*RunsCancelCmd) Help() string {
-	return `Calls that have not begun are taken back and open approvals withdrawn; a call
-that has begun is awaited, so that its outcome is known.
-
-  holdfast runs cancel 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a --reason "wrong shop"
-
---json prints one line per run: {"run_id", "command_id"} or {"run_id", "error"}.`
-}
-
-// Run implements the command.
-func (c *RunsCancelCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) error {
-	api, err := group.client()
-	if err != nil {
-		return err
-	}
-	return c.send(ctx, k, "cancel", api.Cancel)
-}
-
-// RunsPauseCmd holds runs.
-type RunsPauseCmd struct{ Order }
-
-// Help implements kong.HelpProvider.
-func (*RunsPauseCmd) Help() string {
-	return `  holdfast runs pause 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a --reason "price freeze"
-
---json prints one line per run: {"run_id", "command_id"} or {"run_id", "error"}.`
-}
-
-// Run implements the command.
-func (c *RunsPauseCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) error {
-	api, err := group.client()
-	if err != nil {
-		return err
-	}
-	return c.send(ctx, k, "pause", api.Pause)
-}
-
-// RunsResumeCmd lets paused runs go on.
-type RunsResumeCmd struct{ Order }
-
-// Help implements kong.HelpProvider.
-func (*RunsResumeCmd) Help() string {
-	return `  holdfast runs resume 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a
-
---json prints one line per run: {"run_id", "command_id"} or {"run_id", "error"}.`
-}
-
-// Run implements the command.
-func (c *RunsResumeCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) error {
-	api, err := group.client()
-	if err != nil {
-		return err
-	}
-	return c.send(ctx, k, "resume", api.Resume)
 }

@@ -55,6 +55,7 @@ type RunFilter struct {
 	Status    string
 	Labels    map[string]string // all must match
 	Parent    events.RunID
+	Open      bool         // only runs of our agents and flows that have not ended
 	Before    events.RunID // runs older than this one; empty for the newest
 	Limit     int
 }

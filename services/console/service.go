@@ -18,6 +18,7 @@ type Store interface {
 	RunReader
 	ApprovalReader
 	CommandStore
+	BulkStore
 	ProgramStore
 	TokenStore
 	ResourceStore

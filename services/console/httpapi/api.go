@@ -37,6 +37,7 @@ func Register(d *door.Door, s *console.Service) {
 	a.runs()
 	a.programs()
 	a.commands()
+	a.bulk()
 	a.streams()
 	a.resources()
 	a.tokens()

@@ -79,6 +79,12 @@ func listRuns(f console.RunFilter) (query string, args []any) {
 	if f.Status == events.StatusQueued {
 		taken, programs = append(taken, "false"), append(programs, "false") // or all runs are read to find none
 	}
+	if f.Open {
+		programs = append(programs, "false")
+	}
+	if f.Open || f.Status != "" && !events.Ended(f.Status) { // their index is small
+		taken = append(taken, "r.ended_at IS NULL")
+	}
 	if len(f.Labels) > 0 {
 		both("r.labels @> ?::jsonb", "d.labels @> ?::jsonb", f.Labels)
 	}
