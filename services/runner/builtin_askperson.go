@@ -31,8 +31,13 @@ func (d *decision) askCall(plan *Plan, c *Call) (*events.Problem, error) {
 	if who := plan.Tools[c.Tool].AskPerson; who != nil {
 		body.Question.To = who.To
 	}
-	if size := len(mustJSON(whole(plan, c.Tool, body.Question))); size > events.QuestionBytes {
-		return refuseHere("question and choices are too long: %d bytes with the schema of the answer, at most %d are asked", size, events.QuestionBytes), nil
+	// What the other side would refuse would never be answered.
+	raw := mustJSON(whole(plan, c.Tool, body.Question))
+	if len(raw) > events.QuestionBytes {
+		return refuseHere("question and choices are too long: %d bytes with the schema of the answer, at most %d are asked", len(raw), events.QuestionBytes), nil
+	}
+	if _, err := events.Canonical(raw); err != nil {
+		return refuseHere("the question cannot be asked: %v", err), nil
 	}
 	return nil, d.add(events.FactQuestionAsked, body, false)
 }

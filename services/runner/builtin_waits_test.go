@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
@@ -57,18 +58,24 @@ spec: {steps: [{name: one, agent: child}]}
 apiVersion: holdfast/v1
 kind: Agent
 metadata: {name: a}
-spec: {model: m, instructions: i, tools: [sleep, start, launch, gated, ask]}
+spec: {model: m, instructions: i, tools: [sleep, start, launch, gated, ask], budget: {toolCalls: 7, modelCalls: 8}}
 `
 
 // waiter is a run of the agent a whose model has not answered yet.
 func waiter(t *testing.T, parent *events.Parent) (*State, *Plan) {
 	t.Helper()
+	p, body := waitingPlan(t)
+	body.Parent = parent
+	return must(t)(Decide(NewState(testRun, "default"), p, Input{Cause: "start", Start: &Start{Body: body}}, "w", testTime)), p
+}
+
+func waitingPlan(t interface{ Fatal(...any) }) (*Plan, events.RunStarted) {
 	docs, err := spec.Parse("t.yaml", []byte(waitingDocuments))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &Plan{Tools: map[string]*spec.Tool{}, Starts: map[string]Startable{}}
-	body := events.RunStarted{Input: json.RawMessage(`{}`), Parent: parent, Principal: "p", Labels: map[string]string{"l": "v"}}
+	body := events.RunStarted{Input: json.RawMessage(`{}`), Principal: "p", Labels: map[string]string{"l": "v"}}
 	for _, d := range docs {
 		ref := events.Ref{Kind: strings.ToLower(d.Kind), Name: d.Name, Digest: d.Digest}
 		switch {
@@ -84,7 +91,7 @@ func waiter(t *testing.T, parent *events.Parent) (*State, *Plan) {
 			body.Tools = append(body.Tools, ref)
 		}
 	}
-	return must(t)(Decide(NewState(testRun, "default"), p, Input{Cause: "start", Start: &Start{Body: body}}, "w", testTime)), p
+	return p, body
 }
 
 // calls is an answer with calls, "tool args" each.
@@ -431,6 +438,17 @@ func TestAskPerson_TheAnswerIsTheResult(t *testing.T) {
 	}
 }
 
+func TestAskPerson_Refusals(t *testing.T) {
+	t.Parallel()
+	root, plan := waiter(t, nil)
+	for _, args := range []string{`{}`, `{"question":" "}`, `{"question":"?","choices":["a"]}`, `{"question":"?","choices":["a","a"]}`, `{"question":"?","to":"me"}`, `{"question":"` + longText(4001) + `"}`} {
+		s := must(t)(DecideAnswer(root, plan, calls("ask "+args), Claimed{}, testTime))
+		if !strings.HasPrefix(textOf(s, 0), "invalid_arguments: ") || len(s.PendingItems()) != 1 || !s.OwesModelCall() {
+			t.Errorf("%.60s: the model reads %q", args, textOf(s, 0))
+		}
+	}
+}
+
 // What these calls wait for follows from the rows alone: the same rows give the
 // same state, whether it was kept or read again.
 func TestWaits_FoldAgainIsTheSame(t *testing.T) {
@@ -461,5 +479,95 @@ func TestWaits_FoldAgainIsTheSame(t *testing.T) {
 	}
 	if diff := cmp.Diff(s, again); diff != "" {
 		t.Errorf("read again (-kept +read):\n%s", diff)
+	}
+}
+
+// Whatever arrives, in any order and any number of times, what holds for every
+// run holds for those whose calls sleep, start runs and ask people.
+func TestDecide_EveryJournalOfWaitsIsSound(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		plan, body := waitingPlan(t)
+		w := &world{t: t, plan: plan, state: NewState(testRun, "default"), waited: map[events.CallID]bool{},
+			tools: []string{"sleep", "start", "launch", "gated", "ask"},
+			args: []string{`{}`, `{"for":"1h"}`, `{"for":"0s"}`, `{"input":{"n":1}}`, `{"agent":"child","input":{"n":1}}`, `{"flow":"round","input":7}`,
+				`{"question":"?"}`, `{"question":"?","choices":["a","b"]}`}}
+		w.take(Decide(w.state, plan, Input{Cause: "start:" + string(testRun), Type: events.TypeStartRun, Start: &Start{Body: body}, Original: &events.StartRun{}}, "w", testTime))
+		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
+			w.step(step)
+			w.check()
+		}
+		w.checkJournal(plan)
+	})
+}
+
+// wakeLater queues the timers of the calls that sleep.
+func (w *world) wakeLater() {
+	if len(w.state.Turns) == 0 {
+		return
+	}
+	for _, c := range w.state.CallsInOrder(len(w.state.Turns) - 1) {
+		if c.State == callSleep && !w.waited[c.CallID] {
+			w.waited[c.CallID] = true
+			w.inbox = append(w.inbox, timerInput(sleepTimer(c)))
+		}
+	}
+}
+
+// childLater queues how a child run may end.
+func (w *world) childLater(m events.Message) {
+	var start events.StartRun
+	w.decode(m, &start)
+	if start.Parent == nil || start.Parent.RunID != testRun || start.Parent.Depth != 1 {
+		w.t.Fatalf("child %s has the parent %+v", start.RunID, start.Parent)
+	}
+	end := events.ChildCompleted{RunID: testRun, Item: start.Parent.Item, Child: start.RunID, Output: json.RawMessage(`9007199254740993`),
+		Status: rapid.SampledFrom([]string{events.StatusCompleted, events.StatusFailed, events.StatusCancelled}).Draw(w.t, "end")}
+	w.inbox = append(w.inbox, childInput(end))
+}
+
+// leftAlone reports whether a row is the end of a child that no call waits for.
+func (w *world) leftAlone(f Fact) bool {
+	var c events.ChildCompleted
+	return f.Kind == events.FactChildCompleted && json.Unmarshal(f.Data, &c) == nil && w.state.Items[c.Item].Detached
+}
+
+// checkChildren: every child is started by one row and under one body, and
+// ends once; each question is asked under one body.
+func (w *world) checkChildren() {
+	sent, rows, ends := map[string]string{}, map[events.RunID]int{}, map[string]int{}
+	for _, m := range w.sent {
+		if m.Type != events.TypeStartRun && m.Type != events.TypeAskApproval {
+			continue
+		}
+		if was, twice := sent[m.ID]; twice && was != string(m.Data) {
+			w.t.Fatalf("%s went out with two bodies", m.ID)
+		}
+		sent[m.ID] = string(m.Data)
+	}
+	for _, f := range w.journal {
+		switch f.Kind {
+		case events.FactChildStarted:
+			var c events.ChildStarted
+			if err := json.Unmarshal(f.Data, &c); err != nil {
+				w.t.Fatal(err)
+			}
+			if rows[c.RunID]++; rows[c.RunID] > 1 || sent["start:"+string(c.RunID)] == "" {
+				w.t.Fatalf("row %d starts child %s again, or sent no start", f.Seq, c.RunID)
+			}
+		case events.FactChildCompleted:
+			var c events.ChildCompleted
+			if err := json.Unmarshal(f.Data, &c); err != nil {
+				w.t.Fatal(err)
+			}
+			if ends[c.Item]++; ends[c.Item] > 1 {
+				w.t.Fatalf("row %d ends child %s again", f.Seq, c.Item)
+			}
+		}
+	}
+	for tool, most := range map[string]int64{"start": 3, "launch": spec.DefaultMaxChildren, "gated": spec.DefaultMaxChildren} {
+		if n := w.state.startedBy(tool); n > most {
+			w.t.Fatalf("%s started %d runs, at most %d", tool, n, most)
+		}
 	}
 }

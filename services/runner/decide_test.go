@@ -91,6 +91,8 @@ type world struct {
 	epoch   int64
 	claimed bool // a model call is in flight
 	waited  map[events.CallID]bool
+
+	tools, args []string // of the calls that the model makes
 }
 
 func (w *world) take(d Decision, err error) {
@@ -112,6 +114,7 @@ func (w *world) take(d Decision, err error) {
 	for _, c := range d.State.waits() {
 		w.signalLater(c)
 	}
+	w.wakeLater()
 }
 
 // signalLater queues how a wait may end: its signal, its time-out, and a signal
@@ -143,12 +146,17 @@ func (w *world) answerLater(m events.Message) {
 		var c events.ControlTool
 		w.decode(m, &c)
 		w.reply(fmt.Sprintf("tool:%s:succeeded:2", c.CallID), &events.ToolCompleted{CallID: c.CallID, RunID: c.RunID, Status: events.CallSucceeded, Settled: "p", Epoch: 2, Result: json.RawMessage(`2`)})
+	case events.TypeStartRun:
+		w.childLater(m)
 	case events.TypeAskApproval:
 		var a events.AskApproval
 		w.decode(m, &a)
 		choices := []string{events.Approve, events.Reject, events.Expired}
 		if a.Kind == events.ApprovalDoubt {
 			choices = []string{events.Happened, events.NotHappened, events.GiveUp, events.Expired}
+		}
+		if a.Kind == events.ApprovalQuestion {
+			choices = []string{events.Answered, events.Expired}
 		}
 		d := events.ApprovalDecision{ApprovalID: a.ApprovalID, Kind: a.Kind, RunID: a.RunID, CallID: a.CallID, Digest: a.Digest, By: "p", Decision: rapid.SampledFrom(choices).Draw(w.t, "decision")}
 		w.inbox = append(w.inbox, Input{Cause: "decision:" + string(a.ApprovalID), Type: m.Type, Decided: &d, Original: &d})
@@ -182,9 +190,8 @@ func (w *world) answer() Answer {
 	calls := rapid.IntRange(0, 3).Draw(w.t, "calls")
 	for i := range calls {
 		a.StopReason, a.Text = stopTools, ""
-		a.Calls = append(a.Calls, ModelCall{ProviderID: fmt.Sprintf("p%d", i), Tool: rapid.SampledFrom([]string{"look", "change", "await", "plan", "note", "nope"}).Draw(w.t, "tool"),
-			Args: json.RawMessage(rapid.SampledFrom([]string{`{}`, `{"a":1}`, `{"a":`, `[1]`, `{"items":[{"id":"1","title":"t"}]}`,
-				`{"update":[{"id":"1","state":"done"}]}`, `{"set":{"n":9007199254740993},"get":["n","m"]}`, `{"delete":["n"]}`}).Draw(w.t, "args"))})
+		a.Calls = append(a.Calls, ModelCall{ProviderID: fmt.Sprintf("p%d", i), Tool: rapid.SampledFrom(w.tools).Draw(w.t, "tool"),
+			Args: json.RawMessage(rapid.SampledFrom(w.args).Draw(w.t, "args"))})
 	}
 	return a
 }
@@ -199,7 +206,10 @@ func TestDecide_EveryPrefixOfEveryJournalIsSound(t *testing.T) {
 		if rapid.Bool().Draw(t, "callback") {
 			body.Callback = &events.Callback{URL: "https://example.com/in"}
 		}
-		w := &world{t: t, plan: plan, state: NewState(testRun, "default"), waited: map[events.CallID]bool{}}
+		w := &world{t: t, plan: plan, state: NewState(testRun, "default"), waited: map[events.CallID]bool{},
+			tools: []string{"look", "change", "await", "plan", "note", "nope"},
+			args: []string{`{}`, `{"a":1}`, `{"a":`, `[1]`, `{"items":[{"id":"1","title":"t"}]}`,
+				`{"update":[{"id":"1","state":"done"}]}`, `{"set":{"n":9007199254740993},"get":["n","m"]}`, `{"delete":["n"]}`}}
 		w.take(Decide(w.state, plan, Input{Cause: "start:" + string(testRun), Type: events.TypeStartRun, Start: &Start{Body: body}, Original: &events.StartRun{}}, "w", testTime))
 		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			w.step(step)
@@ -246,7 +256,7 @@ func (w *world) step(n int) {
 
 func (w *world) check() {
 	s := w.state
-	if owed := s.End != "" && s.Started.Callback != nil && s.Posted == nil; owed != (s.End != "" && len(s.PendingItems()) > 0) {
+	if owed := s.End != "" && s.Started.Callback != nil && s.Posted == nil; owed != (s.End != "" && s.blocked()) {
 		w.t.Fatalf("an ended run has the pending items %v, its callback is owed: %t", s.PendingItems(), owed)
 	} else if m, ok := Nudge(s, w.plan, pendingCallback, 1); ok != owed || owed && string(m.Data) != string(w.bodyOf("call:"+string(s.callbackID()))) {
 		w.t.Fatalf("the callback, owed: %t, is asked about with %s", owed, m.Data)
@@ -259,7 +269,7 @@ func (w *world) check() {
 			w.t.Fatalf("a model call is owed and the conversation has a hole: %v", err)
 		}
 	}
-	if s.End == "" && s.Pause == nil && s.Attention == nil && s.Retry == nil && len(s.PendingItems()) == 0 && !w.claimed {
+	if s.End == "" && s.Pause == nil && s.Attention == nil && s.Retry == nil && !s.blocked() && !w.claimed {
 		w.t.Fatalf("the run waits for nothing and has not ended: %+v", s)
 	}
 }
@@ -278,7 +288,7 @@ func (w *world) checkJournal(plan *Plan) {
 		if f.Kind == events.FactCallback {
 			posted++
 		}
-		if ended != "" && f.Kind != events.FactLateResult && (f.Kind != events.FactCallback || posted > 1 || s.Started.Callback == nil) {
+		if ended != "" && f.Kind != events.FactLateResult && !w.leftAlone(f) && (f.Kind != events.FactCallback || posted > 1 || s.Started.Callback == nil) {
 			t.Fatalf("row %d %s after the end", f.Seq, f.Kind)
 		}
 		ended = s.End
@@ -295,6 +305,7 @@ func (w *world) checkJournal(plan *Plan) {
 		t.Fatalf("deciding and folding differ (-decided +folded):\n%s", diff)
 	}
 	w.checkSignals()
+	w.checkChildren()
 	sent := map[string]string{}
 	for _, m := range w.sent {
 		if m.Type == events.TypeCallTool {
