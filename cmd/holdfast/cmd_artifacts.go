@@ -81,26 +81,6 @@ func artifactName(a client.Artifact) string {
 	return a.Name
 }
 
-// artifactLines names a run's artifacts. That they cannot be read hides no run.
-func artifactLines(ctx context.Context, api *client.Client, run events.RunID) string {
-	const most = 20
-	page, err := api.Artifacts(ctx, run, client.PageRequest{Limit: most})
-	if err != nil {
-		return ""
-	}
-	out := ""
-	for i, a := range page.Items {
-		if i > 0 {
-			out += ", "
-		}
-		out += joinWords(a.ArtifactID, parenthesis(joinWords(cut(a.ContentType, 40), artifactSize(a))))
-	}
-	if page.NextCursor != "" {
-		out += ", more: holdfast artifacts list --run " + string(run)
-	}
-	return out
-}
-
 // ArtifactsGetCmd downloads one.
 type ArtifactsGetCmd struct {
 	ID  string `arg:"" help:"Id of the artifact."`

@@ -124,7 +124,7 @@ func (*RunsGetCmd) Help() string {
   holdfast runs get 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a --journal
   holdfast runs get 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a --json | jq .status
 
---json prints the run; with --journal {"items": [...]}, one per fact.`
+--json prints the run, with its plan, facts and artifacts; with --journal {"items": [...]}, one per fact.`
 }
 
 // Run implements the command.
@@ -168,7 +168,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "journal", journalLength(r.Seq),
 		"accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
 		"input", pretty(r.Input), "output", pretty(r.Output),
-		"artifacts", artifactLines(ctx, api, id))
+		"plan", planLines(r.Plan), "facts", factLines(r.Facts), "artifacts", artifactLines(r))
 }
 
 func (c *RunsGetCmd) journal(ctx context.Context, w io.Writer, api *client.Client, id events.RunID) error {

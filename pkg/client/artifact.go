@@ -30,6 +30,21 @@ type Artifact struct {
 	CreatedAt   time.Time     `json:"created_at,omitzero"`
 }
 
+// RunArtifact is an artifact as a run shows it.
+type RunArtifact struct {
+	ArtifactID  string        `json:"artifact_id"`
+	CallID      events.CallID `json:"call_id"`
+	Tool        string        `json:"tool"`
+	Name        string        `json:"name,omitempty"`
+	ContentType string        `json:"content_type,omitempty"`
+	Bytes       int64         `json:"bytes"`
+	Truncated   bool          `json:"truncated,omitempty"`
+	URI         string        `json:"uri,omitempty"`
+	Kind        string        `json:"kind,omitempty"`
+	Title       string        `json:"title,omitempty"`
+	CreatedAt   time.Time     `json:"created_at,omitzero"`
+}
+
 // Artifacts lists artifacts, the newest first; with a run only its own and those
 // of effects that it shares.
 func (c *Client) Artifacts(ctx context.Context, run events.RunID, p PageRequest) (Page[Artifact], error) {

@@ -106,6 +106,12 @@ type Run struct {
 	UpdatedAt   time.Time         `json:"updated_at,omitzero"`
 	EndedAt     time.Time         `json:"ended_at,omitzero"`
 	Callback    *Callback         `json:"callback,omitempty"` // not in lists
+	// Plan and Facts are what the run's model keeps, Artifacts the newest 100 that
+	// its calls left behind. None is in lists.
+	Plan          []events.PlanItem          `json:"plan,omitempty"`
+	Facts         map[string]json.RawMessage `json:"facts,omitempty"`
+	Artifacts     []RunArtifact              `json:"artifacts,omitempty"`
+	MoreArtifacts bool                       `json:"more_artifacts,omitempty"`
 }
 
 // Callback is what became of posting a run's end.

@@ -1,6 +1,10 @@
 package events
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
 
 // States of an item of a run's plan.
 const (
@@ -38,4 +42,36 @@ type FactsChanged struct {
 	Set    map[string]json.RawMessage `json:"set,omitempty"` // canonical
 	Get    []string                   `json:"get,omitempty"`
 	All    bool                       `json:"all,omitempty"`
+}
+
+// Fold is the plan after the change. It leaves have as it is.
+func (p PlanChanged) Fold(have []PlanItem) []PlanItem {
+	if p.Replace {
+		return p.Items
+	}
+	out := slices.Clone(have)
+	for _, item := range p.Items {
+		if i := slices.IndexFunc(out, func(x PlanItem) bool { return x.ID == item.ID }); i >= 0 {
+			out[i] = item
+		} else {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+// Fold is what is known after the change. It leaves have as it is.
+func (f FactsChanged) Fold(have map[string]json.RawMessage) map[string]json.RawMessage {
+	if len(f.Set) == 0 && len(f.Delete) == 0 {
+		return have
+	}
+	out := maps.Clone(have)
+	if out == nil {
+		out = map[string]json.RawMessage{}
+	}
+	for _, name := range f.Delete {
+		delete(out, name)
+	}
+	maps.Copy(out, f.Set)
+	return out
 }

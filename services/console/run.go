@@ -39,6 +39,8 @@ type Run struct {
 	EndedAt     time.Time
 	// Callback is nil when the run's end is posted nowhere. Not in lists.
 	Callback *Callback
+	// Known is empty in lists.
+	Known Known
 	// Announced reports whether a start that no runner has taken was stored by
 	// the bus. True for every run that a runner knows.
 	Announced bool

@@ -3,7 +3,6 @@ package runner
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"unicode"
 
@@ -34,7 +33,7 @@ func (d *decision) factsCall(_ *Plan, c *Call) (*events.Problem, error) {
 			return refuseHere("%v", err), nil
 		}
 	}
-	if err := checkFacts(mergeFacts(d.state.NamedFacts, body)); err != nil {
+	if err := checkFacts(body.Fold(d.state.NamedFacts)); err != nil {
 		return refuseHere("%v", err), nil
 	}
 	return nil, d.add(events.FactFactsChanged, body, false)
@@ -84,26 +83,10 @@ func checkFacts(all map[string]json.RawMessage) error {
 	return nil
 }
 
-// mergeFacts is what is known after a change. It leaves have as it is.
-func mergeFacts(have map[string]json.RawMessage, f events.FactsChanged) map[string]json.RawMessage {
-	if len(f.Set) == 0 && len(f.Delete) == 0 {
-		return have
-	}
-	out := maps.Clone(have)
-	if out == nil {
-		out = map[string]json.RawMessage{}
-	}
-	for _, name := range f.Delete {
-		delete(out, name)
-	}
-	maps.Copy(out, f.Set)
-	return out
-}
-
 // factsChanged folds a row of facts. What the model reads is a function of the
 // row and what is known, so a row is as large as what is new.
 func (s *State) factsChanged(seq int64, f events.FactsChanged) error {
-	s.NamedFacts = mergeFacts(s.NamedFacts, f)
+	s.NamedFacts = f.Fold(s.NamedFacts)
 	result := struct {
 		Known   int                        `json:"known"` // after the call
 		Facts   map[string]json.RawMessage `json:"facts,omitempty"`

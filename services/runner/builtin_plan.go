@@ -89,7 +89,7 @@ func checkPlan(have []events.PlanItem, change events.PlanChanged) error {
 			return fmt.Errorf("item %q stands there twice", clip(item.ID, 80))
 		}
 	}
-	after, size := mergePlan(have, change), 0
+	after, size := change.Fold(have), 0
 	for _, item := range after {
 		size += len(item.ID) + len(item.Title) + len(item.Note)
 	}
@@ -102,26 +102,10 @@ func checkPlan(have []events.PlanItem, change events.PlanChanged) error {
 	return nil
 }
 
-// mergePlan is the plan after a change. It leaves have as it is.
-func mergePlan(have []events.PlanItem, change events.PlanChanged) []events.PlanItem {
-	if change.Replace {
-		return change.Items
-	}
-	out := slices.Clone(have)
-	for _, item := range change.Items {
-		if i := itemIndex(out, item.ID); i >= 0 {
-			out[i] = item
-		} else {
-			out = append(out, item)
-		}
-	}
-	return out
-}
-
 // planChanged folds a row of the plan. What the model reads is a function of the
 // row and the plan, so a row is as large as what is new.
 func (s *State) planChanged(seq int64, p events.PlanChanged) error {
-	s.PlanItems = mergePlan(s.PlanItems, p)
+	s.PlanItems = p.Fold(s.PlanItems)
 	if !p.Replace && len(p.Items) == 0 {
 		items := s.PlanItems
 		if items == nil {

@@ -43,6 +43,7 @@ type Run struct {
 	UpdatedAt   time.Time         `json:"updated_at"`
 	EndedAt     *time.Time        `json:"ended_at,omitempty"`
 	Callback    *Callback         `json:"callback,omitempty" doc:"what became of posting the end; not in lists"`
+	Known
 }
 
 // Callback is what became of posting a run's end.
@@ -68,7 +69,7 @@ func wireRun(r console.Run) Run {
 		Principal: r.Principal, ParentRunID: r.ParentRunID, ParentItem: r.ParentItem,
 		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens, Worker: r.ClaimWorker, Attempts: r.Attempts,
 		AcceptedAt: r.AcceptedAt, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: orNil(r.EndedAt),
-		Callback: wireCallback(r.Callback),
+		Callback: wireCallback(r.Callback), Known: wireKnown(r.Known),
 	}
 }
 

@@ -49,7 +49,10 @@ func (s *Store) GetRun(ctx context.Context, namespace string, id events.RunID) (
 	if err != nil {
 		return r, notFound(err, "get run %s", id)
 	}
-	r.Callback, err = s.callback(ctx, namespace, id)
+	if r.Callback, err = s.callback(ctx, namespace, id); err != nil {
+		return r, err
+	}
+	r.Known, err = s.known(ctx, namespace, id)
 	return r, err
 }
 
