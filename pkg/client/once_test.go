@@ -115,6 +115,37 @@ func TestOnce_WaitsWhileBusyThenTakesTheStoredResult(t *testing.T) {
 	}
 }
 
+// A stop holds it: Once asks again until it is lifted, and whoever gives up
+// first learns whose stop it is. Nothing acts meanwhile.
+func TestOnce_WaitsWhileAStopHoldsIt(t *testing.T) {
+	t.Parallel()
+	held := `{"status":"held","effect_id":"","key":"k","advice":"held by the stop of maria: wrong shop","retry_after":5}`
+	l := &ledgerOf{begins: []string{held, held, proceed}}
+	c, _ := serve(t, l.ServeHTTP)
+	acts := 0
+	r, err := c.Once(t.Context(), "k", func(context.Context, Fence) (any, error) {
+		acts++
+		return acts, nil
+	})
+	if err != nil || acts != 1 || r.Stored || l.asked != 3 {
+		t.Errorf("%+v, %v after %d acts and %d begins", r, err, acts, l.asked)
+	}
+	l = &ledgerOf{begins: []string{held}}
+	c, _ = serve(t, l.ServeHTTP)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = c.Once(ctx, "k", func(context.Context, Fence) (any, error) {
+		t.Error("it acted under the stop")
+		return nil, nil
+	})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "held by the stop of maria: wrong shop") {
+		t.Errorf("%v", err)
+	}
+	if l.asked < 2 || len(l.records) != 0 {
+		t.Errorf("asked %d times, recorded %q", l.asked, l.records)
+	}
+}
+
 func TestOnce_TypedErrors(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]error{
