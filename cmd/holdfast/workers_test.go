@@ -1,11 +1,13 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/holdfast-run/holdfast/internal/bustest"
+	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/pgtest"
 )
 
@@ -33,6 +35,15 @@ func TestServe_ReadyWithWhatItNeeds(t *testing.T) {
 	}
 	everything := map[string]bool{"runner": true, "tools": true, "approvals": true}
 	want("with everything", everything)
+	pool, err := pg.Open(t.Context(), pg.Config{URL: database.URL(), MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pools []string
+	if err := pool.QueryRow(t.Context(), `SELECT pools FROM tools.v_workers`).Scan(&pools); err != nil || !slices.Equal(pools, []string{"default", "callbacks"}) {
+		t.Errorf("the worker says that it works for %q, %v", pools, err)
+	}
+	pool.Close()
 	nats.Stop()
 	want("without NATS", map[string]bool{"runner": false, "tools": false, "approvals": true})
 	nats.Start()

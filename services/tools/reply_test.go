@@ -170,26 +170,35 @@ func TestReply_ComesEarly(t *testing.T) {
 	// After the act and before its record the worker dies: where the key is
 	// honoured the call is sent again, and the first address still counts; where
 	// it is not, a doubt follows, which the result settles.
-	for tool, want := range map[string]int{"later_key": 2, "later": 1} {
-		t.Run("after a crash "+tool, func(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tool     string
+		requests int
+		body     string
+		status   string
+	}{
+		"with a key":    {"later_key", 2, `{"paid":true}`, events.CallSucceeded},
+		"without":       {"later", 1, `{"ok":true}`, events.CallSucceeded},
+		"and it failed": {"later", 1, `{"ok":false}`, events.CallFailed}, // the doubt is about this very attempt
+	} {
+		t.Run("after a crash "+name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			c := w.call(tool, `{"n":3}`)
+			c := w.call(tc.tool, `{"n":3}`)
 			w.killed(c, "tools.acted")
 			survivor := w.start()
-			if want == 2 {
+			if tc.requests == 2 {
 				w.until("it is sent again", func() bool { return w.outside.requests(c) == 2 })
 				w.awaits(c)
 			} else {
 				w.answer(c.CallID, events.CallUnknown)
 			}
-			if err := w.reply(survivor, c, 0, `{"ok":true,"paid":true}`); err != nil {
+			if err := w.reply(survivor, c, 0, tc.body); err != nil {
 				t.Fatal(err)
 			}
-			w.answer(c.CallID, events.CallSucceeded)
+			w.answer(c.CallID, tc.status)
 			w.idle()
-			if n := w.outside.requests(c); n != want {
-				t.Errorf("%d requests, want %d", n, want)
+			if n := w.outside.requests(c); n != tc.requests {
+				t.Errorf("%d requests, want %d", n, tc.requests)
 			}
 			w.wantEffects(c, 1)
 		})
