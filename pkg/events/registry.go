@@ -38,37 +38,58 @@ type FactKind struct {
 	Kind string
 	Doc  string // one sentence: what has happened
 	New  func() any
+	// Reader is the oldest reader that understands such a row; zero means 1. A row
+	// whose body gets a meaning that an older reader would take for another one
+	// raises it as well.
+	Reader int
+}
+
+// Reader is the newest form of journal rows that this release reads. A run's
+// min_reader rises with the rows that are written to it; a release whose Reader
+// is lower leaves the run to a newer one. A release reads a form before the next
+// one writes it.
+const Reader = 1
+
+// ReaderOf is the oldest reader that understands a row of the kind, and one more
+// than Reader for a kind that this release does not know.
+func ReaderOf(kind string) int {
+	for _, k := range Facts() {
+		if k.Kind == kind {
+			return max(k.Reader, 1)
+		}
+	}
+	return Reader + 1
 }
 
 // Facts lists every kind of journal row.
 func Facts() []FactKind {
 	return []FactKind{
-		{FactStarted, "The run exists, and what it executes is pinned.", body[RunStarted]},
-		{FactModelAnswered, "The model answered, and each tool call of the answer was given a route.", body[ModelAnswered]},
-		{FactModelFailed, "A model call gave no answer.", body[ModelFailed]},
-		{FactToolCompleted, "A tool call is finished, in doubt or settled.", body[ToolCompleted]},
-		{FactApprovalDecided, "A question to a person has ended.", body[ApprovalDecision]},
-		{FactChildrenStarted, "A window of child runs was started for one step of a flow.", body[ChildrenStarted]},
-		{FactChildCompleted, "A child run has ended.", body[ChildCompleted]},
-		{FactTimerFired, "A timer of the run fell due.", body[TimerFired]},
-		{FactSignalReceived, "Data came from outside, and is kept until a call takes it.", body[Signal]},
-		{FactSignalTaken, "A call that waited for a signal has it as its result.", body[SignalTaken]},
-		{FactPlanChanged, "A call of the model wrote, changed or read the run's plan, and has its result.", body[PlanChanged]},
-		{FactFactsChanged, "A call of the model wrote, removed or read facts that the run keeps by name, and has its result.", body[FactsChanged]},
-		{FactSleepStarted, "A call sleeps until a time, or finds that it has passed.", body[SleepStarted]},
-		{FactChildStarted, "A call starts a child run.", body[ChildStarted]},
-		{FactQuestionAsked, "A call asks a person, whose answer is its result.", body[QuestionAsked]},
-		{FactCancelRequested, "Somebody cancelled the run; what had not begun is taken back.", body[Cancelling]},
-		{FactPaused, "The run stands still: an operator or a budget holds it.", body[Paused]},
-		{FactResumed, "The pause is over.", body[Resumed]},
-		{FactBudgetRaised, "A ceiling was lifted.", body[Raised]},
-		{FactAttention, "The run is parked until a person looks.", body[Ending]},
-		{FactCompleted, "The run ended well.", body[Ending]},
-		{FactFailed, "The run ended with an error.", body[Ending]},
-		{FactCancelled, "The run ended because it was cancelled.", body[Ending]},
-		{FactExpired, "The run ended because its time was over.", body[Ending]},
-		{FactCallback, "The ledger is done with the call that posts the run's end; the end stays as it is.", body[ToolCompleted]},
-		{FactLateResult, "Something arrived after the end, and changed nothing.", body[LateResult]},
+		{Kind: FactStarted, Doc: "The run exists, and what it executes is pinned.", New: body[RunStarted]},
+		{Kind: FactModelAnswered, Doc: "The model answered, and each tool call of the answer was given a route.", New: body[ModelAnswered]},
+		{Kind: FactModelFailed, Doc: "A model call gave no answer.", New: body[ModelFailed]},
+		{Kind: FactToolCompleted, Doc: "A tool call is finished, in doubt or settled.", New: body[ToolCompleted]},
+		{Kind: FactApprovalDecided, Doc: "A question to a person has ended.", New: body[ApprovalDecision]},
+		{Kind: FactChildrenStarted, Doc: "A window of child runs was started for one step of a flow.", New: body[ChildrenStarted]},
+		{Kind: FactChildCompleted, Doc: "A child run has ended.", New: body[ChildCompleted]},
+		{Kind: FactTimerFired, Doc: "A timer of the run fell due.", New: body[TimerFired]},
+		{Kind: FactSignalReceived, Doc: "Data came from outside, and is kept until a call takes it.", New: body[Signal]},
+		{Kind: FactSignalTaken, Doc: "A call that waited for a signal has it as its result.", New: body[SignalTaken]},
+		{Kind: FactPlanChanged, Doc: "A call of the model wrote, changed or read the run's plan, and has its result.", New: body[PlanChanged]},
+		{Kind: FactFactsChanged, Doc: "A call of the model wrote, removed or read facts that the run keeps by name, and has its result.", New: body[FactsChanged]},
+		{Kind: FactSleepStarted, Doc: "A call sleeps until a time, or finds that it has passed.", New: body[SleepStarted]},
+		{Kind: FactChildStarted, Doc: "A call starts a child run.", New: body[ChildStarted]},
+		{Kind: FactQuestionAsked, Doc: "A call asks a person, whose answer is its result.", New: body[QuestionAsked]},
+		{Kind: FactCancelRequested, Doc: "Somebody cancelled the run; what had not begun is taken back.", New: body[Cancelling]},
+		{Kind: FactPaused, Doc: "The run stands still: an operator or a budget holds it.", New: body[Paused]},
+		{Kind: FactResumed, Doc: "The pause is over.", New: body[Resumed]},
+		{Kind: FactBudgetRaised, Doc: "A ceiling was lifted.", New: body[Raised]},
+		{Kind: FactAttention, Doc: "The run is parked until a person looks.", New: body[Ending]},
+		{Kind: FactCompleted, Doc: "The run ended well.", New: body[Ending]},
+		{Kind: FactFailed, Doc: "The run ended with an error.", New: body[Ending]},
+		{Kind: FactCancelled, Doc: "The run ended because it was cancelled.", New: body[Ending]},
+		{Kind: FactExpired, Doc: "The run ended because its time was over.", New: body[Ending]},
+		{Kind: FactCallback, Doc: "The ledger is done with the call that posts the run's end; the end stays as it is.", New: body[ToolCompleted]},
+		{Kind: FactLateResult, Doc: "Something arrived after the end, and changed nothing.", New: body[LateResult]},
 	}
 }
 

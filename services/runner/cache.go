@@ -52,6 +52,12 @@ func (c *stateCache) put(s *State) {
 	c.bytes += size
 }
 
+func (c *stateCache) forget(id events.RunID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(id)
+}
+
 func (c *stateCache) drop(id events.RunID) {
 	if old := c.states[id]; old != nil {
 		c.bytes -= len(old.Started.Input)

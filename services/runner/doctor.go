@@ -36,10 +36,12 @@ func (s *Service) nudge(ctx context.Context) error {
 func (s *Service) nudgeOne(ctx context.Context, d DueNudge) error {
 	kind, _, _ := cutItem(d.Item)
 	l, err := s.store.Load(ctx, d.RunID, s.cache.get(d.RunID))
-	if errors.Is(err, ErrNoRun) {
+	switch _, damaged := errors.AsType[*DamagedError](err); {
+	case damaged:
+		return ignore(s.parkOn(ctx, d.RunID, "", err), err)
+	case errors.Is(err, ErrNoRun), errors.Is(err, ErrNewer):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	if kind == pendingModel && l.Claim.Held() && s.working(d.RunID, l.Claim) {

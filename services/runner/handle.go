@@ -86,6 +86,9 @@ func (s *Service) parkOn(ctx context.Context, id events.RunID, cause string, err
 		if errors.Is(loadErr, ErrNoRun) {
 			return err
 		}
+		if damage, ok := errors.AsType[*DamagedError](loadErr); ok {
+			return s.parkDamaged(ctx, id, damage, err)
+		}
 		if loadErr != nil {
 			return loadErr
 		}
@@ -112,6 +115,21 @@ func (s *Service) parkOn(ctx context.Context, id events.RunID, cause string, err
 		// Its event goes out with or without the definitions.
 		return s.send(ctx, d.State, &Plan{}, d.Facts, at)
 	}
+}
+
+// parkDamaged parks a run without a state to decide from. The message is
+// answered: what it brings is asked for again once the run goes on.
+func (s *Service) parkDamaged(ctx context.Context, id events.RunID, d *DamagedError, err error) error {
+	f, namespace, parkErr := s.store.ParkDamaged(ctx, id, d, s.worker)
+	if errors.Is(parkErr, ErrVersionConflict) {
+		return err // it is parked already, or moved, and is looked at again
+	}
+	if parkErr != nil {
+		return errors.Join(err, parkErr)
+	}
+	s.cache.forget(id)
+	s.logFor(id).Error("run parked", "code", "damaged", telemetry.KeyErr, d)
+	return s.send(ctx, NewState(id, namespace), &Plan{}, []Fact{f}, f.At)
 }
 
 // claimed is a model call that this process owes.

@@ -190,6 +190,11 @@ type rig struct {
 	bus  *bus.Bus
 	defs *definitions
 	sql  *pgxpool.Pool
+	// reader is what form of journals the workers that start next understand; zero
+	// means this release's.
+	reader int
+	// cached is how many runs they keep in memory; zero means as many as usual.
+	cached int
 }
 
 func newRig(t *testing.T) *rig {
@@ -231,7 +236,10 @@ func (r *rig) worker(m runner.Model, opts ...option) *worker {
 	background.Go(func() { _ = w.beat.Run(ctx) })
 	link := r.nats.Connect(r.t)
 	store := postgres.New(r.db.Open(r.t, "holdfast_runner"))
-	w.Service = runner.New(cfg, runner.Deps{Worker: w.name, Store: store, Bus: link, Heart: w.beat, Defs: r.defs, Model: m, Live: link, Log: log})
+	if r.reader > 0 {
+		store.ReadAs(r.reader)
+	}
+	w.Service = runner.New(cfg, runner.Deps{Worker: w.name, Store: store, Bus: link, Heart: w.beat, Defs: r.defs, Model: m, Live: link, Log: log, CachedRuns: r.cached})
 	background.Go(func() { _ = w.Run(ctx) })
 	w.inbox = inbox.New(link, w.Service, cfg, store, w.holding)
 	if err := w.inbox.Start(r.t.Context()); err != nil {

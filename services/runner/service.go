@@ -120,15 +120,20 @@ type Deps struct {
 	Model  Model
 	Live   Live // nil: answers are not shown while they are written
 	Lag    Lag
-	Log    *slog.Logger
+	// CachedRuns is how many folded runs are kept in memory; zero means 4096.
+	CachedRuns int
+	Log        *slog.Logger
 }
 
 // New returns a service that is ready to handle messages. It starts nothing.
 func New(cfg Config, d Deps) *Service {
+	if d.CachedRuns == 0 {
+		d.CachedRuns = 4096
+	}
 	return &Service{
 		cfg: cfg, worker: d.Worker, store: d.Store, bus: d.Bus, heart: d.Heart, defs: d.Defs, model: d.Model, lag: d.Lag,
 		log:   d.Log.With("worker", d.Worker),
-		slots: NewSlots(cfg.ModelSlots), live: newLiveFeed(d.Live), cache: newStateCache(4096), active: map[events.RunID]int64{},
+		slots: NewSlots(cfg.ModelSlots), live: newLiveFeed(d.Live), cache: newStateCache(d.CachedRuns), active: map[events.RunID]int64{},
 		poolMoved: make(chan struct{}, 1),
 	}
 }

@@ -227,7 +227,7 @@ func (s *State) apply(f Fact) error {
 	case events.FactLateResult:
 		return nil
 	}
-	return fmt.Errorf("kind %q is newer than this release", f.Kind)
+	return fmt.Errorf("kind %q is not known, and the run says that this release can read it", f.Kind)
 }
 
 func decodeInto[T any](f Fact, use func(T) error) error {

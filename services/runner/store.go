@@ -58,7 +58,9 @@ const (
 // beyond the call. All are safe for concurrent use.
 type Store interface {
 	// Load folds the run's rows on top of known (nil for none), reading only
-	// newer ones. It returns ErrNoRun when there is no row.
+	// newer ones. It returns ErrNoRun when there is no row, ErrNewer when this
+	// release does not understand them all, and a terminal *DamagedError when they
+	// give no state.
 	Load(ctx context.Context, id events.RunID, known *State) (Loaded, error)
 	// Create inserts the run with its first rows. It returns ErrVersionConflict
 	// when a row exists; epoch is set when the commit took the claim.
@@ -66,6 +68,10 @@ type Store interface {
 	// Commit appends rows under the version of Before and the Guard. It returns
 	// ErrVersionConflict when neither applies; nothing is written then.
 	Commit(ctx context.Context, c Commit) (epoch int64, at time.Time, err error)
+	// ParkDamaged appends the row that parks a run whose journal gives no state, and
+	// drops its claim. It returns ErrVersionConflict when the run moved, has ended
+	// or is parked.
+	ParkDamaged(ctx context.Context, id events.RunID, d *DamagedError, worker string) (f Fact, namespace string, err error)
 	// RowsOf returns the rows of a cause, in order.
 	RowsOf(ctx context.Context, id events.RunID, cause string) ([]Fact, error)
 	// Claim takes a free claim at row seq. It returns ErrVersionConflict when

@@ -13,13 +13,13 @@ import (
 
 const claimFree = `
 UPDATE runner.runs SET claim_worker = $3, claim_epoch = claim_epoch + 1, claim_cause = $4, claim_at = clock_timestamp()
-WHERE run_id = $1 AND seq = $2 AND claim_worker IS NULL
+WHERE run_id = $1 AND seq = $2 AND claim_worker IS NULL AND min_reader <= $5
 RETURNING claim_epoch`
 
 // Claim implements runner.Store.
 func (s *Store) Claim(ctx context.Context, id events.RunID, seq int64, worker, cause string) (int64, error) {
 	var epoch int64
-	err := s.pool.QueryRow(ctx, claimFree, string(id), seq, worker, cause).Scan(&epoch)
+	err := s.pool.QueryRow(ctx, claimFree, string(id), seq, worker, cause, s.reader).Scan(&epoch)
 	return epoch, conflict(id, err)
 }
 
@@ -35,7 +35,7 @@ WITH moved AS (
         attempts = r.attempts + CASE WHEN r.claim_worker = $4 THEN 0 ELSE 1 END
     FROM runner.workers me
     WHERE me.name = $4 AND me.beat > clock_timestamp() - interval '0.9 s'
-      AND r.run_id = $1 AND r.claim_worker = $2 AND r.claim_epoch = $3
+      AND r.run_id = $1 AND r.claim_worker = $2 AND r.claim_epoch = $3 AND r.min_reader <= $7
       AND (r.claim_worker = $4
            OR me.fresh_since < clock_timestamp() - interval '2 s'
               AND NOT EXISTS (SELECT FROM runner.workers o WHERE o.name = r.claim_worker AND o.beat >= clock_timestamp() - interval '1.5 s'))
@@ -51,7 +51,7 @@ SELECT claim_epoch, attempts FROM moved`
 
 // TakeOver implements runner.Store.
 func (s *Store) TakeOver(ctx context.Context, id events.RunID, old runner.Claim, taker, worker, cause string) (epoch int64, attempts int, err error) {
-	err = s.pool.QueryRow(ctx, takeOver, string(id), old.Worker, old.Epoch, taker, worker, cause).Scan(&epoch, &attempts)
+	err = s.pool.QueryRow(ctx, takeOver, string(id), old.Worker, old.Epoch, taker, worker, cause, s.reader).Scan(&epoch, &attempts)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, 0, fmt.Errorf("run %s, claim of %s: %w", id, old.Worker, runner.ErrOwnerAlive)
 	}

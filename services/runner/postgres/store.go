@@ -14,21 +14,32 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/runner"
 )
 
 // Store implements runner.Store.
-type Store struct{ pool *pgxpool.Pool }
+type Store struct {
+	pool   *pgxpool.Pool
+	reader int // what this release understands of a journal
+}
 
 var _ runner.Store = (*Store)(nil)
 
 // New returns a store on pool, whose role must be holdfast_runner or stronger.
-func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
+func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool, reader: events.Reader} }
+
+// ReadAs makes the store one of a release that understands another form of
+// journals; call it before use.
+func (s *Store) ReadAs(reader int) *Store {
+	s.reader = reader
+	return s
+}
 
 const loadRun = `
-SELECT namespace, seq, coalesce(claim_worker, ''), claim_epoch, coalesce(claim_cause, ''), attempts, cancelled_at, clock_timestamp()
+SELECT namespace, seq, coalesce(claim_worker, ''), claim_epoch, coalesce(claim_cause, ''), attempts, cancelled_at, clock_timestamp(), min_reader
 FROM runner.runs WHERE run_id = $1`
 
 const loadRows = `
@@ -41,13 +52,18 @@ func (s *Store) Load(ctx context.Context, id events.RunID, known *runner.State) 
 	var l runner.Loaded
 	var namespace string
 	var seq int64
+	var reader int
 	var cancelled *time.Time
-	err := s.pool.QueryRow(ctx, loadRun, string(id)).Scan(&namespace, &seq, &l.Claim.Worker, &l.Claim.Epoch, &l.Claim.Cause, &l.Attempts, &cancelled, &l.Now)
+	err := s.pool.QueryRow(ctx, loadRun, string(id)).Scan(&namespace, &seq, &l.Claim.Worker, &l.Claim.Epoch, &l.Claim.Cause, &l.Attempts, &cancelled, &l.Now, &reader)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return runner.Loaded{}, fmt.Errorf("run %s: %w", id, runner.ErrNoRun)
 	}
 	if err != nil {
 		return runner.Loaded{}, fmt.Errorf("load run %s: %w", id, err)
+	}
+	if reader > s.reader {
+		// The message goes to another process, soon, and is no failed attempt.
+		return runner.Loaded{}, fault.RetryAfter(time.Second, fmt.Errorf("load run %s for reader %d: reader %d is needed: %w", id, s.reader, reader, runner.ErrNewer))
 	}
 	if cancelled != nil {
 		l.CancelledAt = *cancelled
@@ -70,13 +86,18 @@ func (s *Store) Load(ctx context.Context, id events.RunID, known *runner.State) 
 	}
 	for _, f := range facts {
 		if err := l.State.Apply(f); err != nil {
-			return runner.Loaded{}, err
+			return runner.Loaded{}, damaged(seq, l.State.Seq, err)
 		}
 	}
 	if l.State.Seq != seq {
-		return runner.Loaded{}, fmt.Errorf("run %s: the journal ends at row %d, the run is at %d", id, l.State.Seq, seq)
+		return runner.Loaded{}, damaged(seq, l.State.Seq, fmt.Errorf("run %s: the journal ends at row %d, the run is at %d", id, l.State.Seq, seq))
 	}
 	return l, nil
+}
+
+// damaged is terminal: the rows will not become others.
+func damaged(seq, last int64, err error) error {
+	return fault.Terminal("damaged", &runner.DamagedError{Seq: seq, Last: last, Err: err})
 }
 
 func scanFact(row pgx.CollectableRow) (runner.Fact, error) {
@@ -121,16 +142,16 @@ SELECT claim_epoch, at FROM run`
 const createRun = `
 WITH run AS (
     INSERT INTO runner.runs (run_id, namespace, kind, name, digest, status, seq, waiting, input, output, error, labels, trigger, principal,
-        parent_run_id, parent_item, paused_for, model_calls, tool_calls, tokens, claim_worker, claim_epoch, claim_cause, claim_at, accepted_at, ended_at, callback)
+        parent_run_id, parent_item, paused_for, model_calls, tool_calls, tokens, claim_worker, claim_epoch, claim_cause, claim_at, accepted_at, ended_at, callback, min_reader)
     VALUES ($1, $11, $18, $19, $20, $21, $2, $22, $23::json, $24::json, $25::json, $26::jsonb, $27::json, $28,
         $29, $30, $31, $32, $33, $34, $35, CASE WHEN $35::text IS NULL THEN 0 ELSE 1 END, CASE WHEN $35::text IS NOT NULL THEN $3::text END,
-        CASE WHEN $35::text IS NOT NULL THEN clock_timestamp() END, $36, CASE WHEN $37::boolean THEN clock_timestamp() END, $38)
+        CASE WHEN $35::text IS NOT NULL THEN clock_timestamp() END, $36, CASE WHEN $37::boolean THEN clock_timestamp() END, $38, $39)
     ON CONFLICT (run_id) DO NOTHING
     RETURNING run_id, claim_epoch, created_at AS at)` + commitTail
 
 const updateRun = `
 WITH run AS (
-    UPDATE runner.runs SET seq = $2, status = $18, waiting = $19, output = coalesce($20::json, output), error = coalesce($21::json, error),
+    UPDATE runner.runs SET seq = $2, status = $18, waiting = $19, output = coalesce($20::json, output), error = $21::json,
         paused_for = $22, model_calls = $23, tool_calls = $24, tokens = $25,
         claim_worker = CASE $26 WHEN 1 THEN $27 WHEN 2 THEN NULL ELSE claim_worker END,
         claim_epoch = CASE $26 WHEN 1 THEN claim_epoch + 1 ELSE claim_epoch END,
@@ -139,7 +160,8 @@ WITH run AS (
         attempts = CASE WHEN $29 > 0 THEN 0 ELSE attempts END,
         updated_at = clock_timestamp(),
         ended_at = CASE WHEN $30::boolean THEN clock_timestamp() ELSE ended_at END,
-        cancelled_at = coalesce(cancelled_at, $31)
+        cancelled_at = coalesce(cancelled_at, $31),
+        min_reader = greatest(min_reader, $33)
     WHERE run_id = $1 AND seq = $32
       AND ($29 = 0 OR claim_epoch = $29 AND claim_worker = $27)
       AND ($26 <> 1 OR claim_worker IS NULL)
@@ -162,9 +184,9 @@ func (s *Store) Create(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	}
 	args := append(commitArgs(c),
 		st.Started.Ref.Kind, st.Started.Ref.Name, string(st.Started.Ref.Digest), st.Status(), st.Waiting(),
-		jsonText(st.Started.Input), jsonText(st.Ending.Output), problemText(st.Ending.Error), marshalText(labels), marshalText(st.Started.Trigger), st.Started.Principal,
+		jsonText(st.Started.Input), jsonText(st.Ending.Output), problemText(whyNot(st)), marshalText(labels), marshalText(st.Started.Trigger), st.Started.Principal,
 		parentRun, parentItem, pausedFor(st), st.ModelCalls, st.ToolCalls, st.Usage.Total(), claimer, st.Started.AcceptedAt, st.End != "",
-		callbackURL(st))
+		callbackURL(st), readerOf(c.Facts))
 	return s.run(ctx, createRun, st.RunID, args)
 }
 
@@ -176,8 +198,8 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 		cancelled = &c.CancelledAt
 	}
 	args := append(commitArgs(c),
-		st.Status(), st.Waiting(), jsonText(st.Ending.Output), problemText(st.Ending.Error), pausedFor(st), st.ModelCalls, st.ToolCalls, st.Usage.Total(),
-		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq)
+		st.Status(), st.Waiting(), jsonText(st.Ending.Output), problemText(whyNot(st)), pausedFor(st), st.ModelCalls, st.ToolCalls, st.Usage.Total(),
+		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq, readerOf(c.Facts))
 	// The run stops owing a call that nobody has begun: it may wait for a pool.
 	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall()
 	if c.Settle == nil && !leaves {
@@ -215,6 +237,15 @@ func conflict(id events.RunID, err error) error {
 		return fmt.Errorf("commit run %s: %w", id, err)
 	}
 	return nil
+}
+
+// readerOf is the oldest reader that understands all of facts.
+func readerOf(facts []runner.Fact) int {
+	reader := 1
+	for _, f := range facts {
+		reader = max(reader, events.ReaderOf(f.Kind))
+	}
+	return reader
 }
 
 // commitArgs are $1 to $17, which both statements share.
@@ -284,6 +315,14 @@ func pausedFor(st *runner.State) string {
 		return ""
 	}
 	return st.Pause.Pool
+}
+
+// whyNot is why the run failed, or stands still until a person looks.
+func whyNot(st *runner.State) *events.Problem {
+	if st.Attention != nil {
+		return st.Attention
+	}
+	return st.Ending.Error
 }
 
 func callbackURL(st *runner.State) string {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
@@ -192,5 +193,39 @@ func TestReserve_AlertNamesTheCeilingThatRefused(t *testing.T) {
 	var n, ceiling int64
 	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*), max(ceiling) FROM runner.alerts`).Scan(&n, &ceiling); err != nil || n != 1 || ceiling != 100 {
 		t.Errorf("%d alerts, the highest for a ceiling of %d (%v), want one for 100", n, ceiling, err)
+	}
+}
+
+// A row that older releases do not know raises what the run's readers must know,
+// in the same commit; an older store then neither loads nor claims the run.
+func TestCommit_RaisesTheReader(t *testing.T) {
+	db, s, st := created(t)
+	after := st.Clone()
+	after.Seq++
+	f := fact(after.Seq, "from_the_future", "f1", true, `{}`)
+	beat(t, db, "a", time.Hour)
+	beat(t, db, "b", 0)
+	if _, _, err := s.Commit(t.Context(), runner.Commit{Before: st, After: after, Facts: []runner.Fact{f}, Worker: "a", Cause: "f1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Load(t.Context(), st.RunID, st); !errors.Is(err, runner.ErrNewer) {
+		t.Errorf("load = %v, want ErrNewer", err)
+	}
+	if wait, ok := fault.Wait(func() error { _, err := s.Load(t.Context(), st.RunID, nil); return err }()); !ok || wait > 5*time.Second {
+		t.Errorf("the message comes back after %s (%v), want at most 5 s", wait, ok)
+	}
+	old := runner.Claim{Worker: "a", Epoch: 1}
+	if _, _, err := s.TakeOver(t.Context(), st.RunID, old, "b", "b", "m"); !errors.Is(err, runner.ErrOwnerAlive) {
+		t.Errorf("an older release took a run over: %v", err)
+	}
+	if err := s.Release(t.Context(), st.RunID, old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Claim(t.Context(), st.RunID, after.Seq, "b", "m"); !errors.Is(err, runner.ErrVersionConflict) {
+		t.Errorf("an older release claimed a run: %v", err)
+	}
+	s.ReadAs(events.Reader + 1)
+	if _, err := s.Claim(t.Context(), st.RunID, after.Seq, "b", "m"); err != nil {
+		t.Error(err)
 	}
 }
