@@ -213,7 +213,7 @@ func script(r scriptmodel.Request) (scriptmodel.Answer, error) {
 		}
 		return call("read", map[string]string{"url": address + "/pages/" + j.Job}), nil
 	case turn < len(j.Do):
-		return call(j.Do[turn], map[string]string{"job": j.Job}), nil
+		return call(j.Do[turn], argsOf(j.Do[turn], j)), nil
 	case turn > len(j.Do):
 		return scriptmodel.Answer{}, errors.New("a request after the last word")
 	}
