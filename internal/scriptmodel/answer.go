@@ -23,6 +23,8 @@ type Answer struct {
 	StopReason string
 	// Usage is filled in when it is zero, from the number of bytes.
 	Usage Usage
+	// NoUsage leaves all counts out of the answer, as some servers do.
+	NoUsage bool
 }
 
 // Usage counts tokens as the provider reports them.
@@ -31,6 +33,7 @@ type Usage struct {
 	CacheCreationInputTokens int64 `json:"cache_creation_input_tokens"`
 	CacheReadInputTokens     int64 `json:"cache_read_input_tokens"`
 	OutputTokens             int64 `json:"output_tokens"`
+	ReasoningTokens          int64 `json:"-"` // of the output; not every provider says
 }
 
 // Part is one block of an answer, made by Text, Thinking or Call.
@@ -39,6 +42,7 @@ type Part struct {
 	text  string
 	name  string
 	input json.RawMessage
+	bad   bool
 }
 
 // Text is something the model says.
@@ -57,6 +61,20 @@ func Call(tool string, input any) Part {
 	return Part{kind: "tool_use", name: tool, input: raw}
 }
 
+// BadCall asks for a tool with arguments that are no JSON object, as a model may
+// write them.
+func BadCall(tool, args string) Part {
+	return Part{kind: "tool_use", name: tool, text: args, bad: true}
+}
+
+// args is the text of a call's arguments.
+func (p Part) args() string {
+	if p.bad {
+		return p.text
+	}
+	return string(p.input)
+}
+
 // built is an answer in the form it has on the wire.
 type built struct {
 	id         string
@@ -65,6 +83,10 @@ type built struct {
 	parts      []Part
 	stopReason string
 	usage      Usage
+	noUsage    bool
+	key        string
+	turn       int
+	request    Request
 }
 
 // build renders a for the given conversation and turn. Ids are derived, so the
@@ -72,7 +94,7 @@ type built struct {
 func build(a Answer, r Request, key string) built {
 	b := built{
 		id: "msg_" + derive(key, r.Turn(), "message"), model: r.Model, parts: a.Parts,
-		stopReason: a.StopReason, usage: a.Usage,
+		stopReason: a.StopReason, usage: a.Usage, noUsage: a.NoUsage, key: key, turn: r.Turn(), request: r,
 	}
 	calls := 0
 	for _, p := range a.Parts {
@@ -80,12 +102,16 @@ func build(a Answer, r Request, key string) built {
 		case "thinking":
 			b.blocks = append(b.blocks, thinkingBlock(p.text))
 		case "tool_use":
+			input := p.input
+			if p.bad {
+				input = encode(p.text)
+			}
 			b.blocks = append(b.blocks, encode(struct {
 				Type  string          `json:"type"`
 				ID    string          `json:"id"`
 				Name  string          `json:"name"`
 				Input json.RawMessage `json:"input"`
-			}{"tool_use", callIDOf(key, r.Turn(), calls), p.name, p.input}))
+			}{"tool_use", callIDOf(key, r.Turn(), calls), p.name, input}))
 			calls++
 		default:
 			b.blocks = append(b.blocks, encode(struct {
@@ -139,7 +165,15 @@ type wireAnswer struct {
 	Content      []json.RawMessage `json:"content"`
 	StopReason   *string           `json:"stop_reason"`
 	StopSequence *string           `json:"stop_sequence"`
-	Usage        Usage             `json:"usage"`
+	Usage        *Usage            `json:"usage"`
+}
+
+// said is what the answer says it cost.
+func (b built) said() *Usage {
+	if b.noUsage {
+		return nil
+	}
+	return &b.usage
 }
 
 func (b built) body() []byte {
@@ -149,7 +183,7 @@ func (b built) body() []byte {
 	}
 	return encode(wireAnswer{
 		ID: b.id, Type: "message", Role: "assistant", Model: b.model, Content: content,
-		StopReason: &b.stopReason, Usage: b.usage,
+		StopReason: &b.stopReason, Usage: b.said(),
 	})
 }
 

@@ -1,11 +1,13 @@
 package scriptmodel
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -16,6 +18,7 @@ type conversation struct {
 	system  string
 	history []string           // digest of each message of the longest history so far
 	given   map[int][][]string // turn -> answers that were given there, as block digests
+	paused  map[string]bool    // answers that the provider paused, by message digest
 }
 
 // check compares a request with the conversation's earlier ones and, when it
@@ -34,6 +37,12 @@ func (c *conversation) check(r Request) error {
 	turn := 0
 	var history []string
 	for i, m := range r.Messages {
+		if last := i == len(r.Messages)-1; m.Role == "assistant" && (last || r.Messages[i+1].Role == "assistant") && !c.paused[messageDigest(m)] {
+			if last {
+				return fmt.Errorf("messages.%d: the conversation must end with a user message", i)
+			}
+			return fmt.Errorf("messages.%d: role is %q, but roles must alternate and begin with user", i+1, m.Role)
+		}
 		if m.Role == "assistant" {
 			if !c.wasGiven(turn, m) {
 				return fmt.Errorf("messages.%d: this answer was never given in this conversation", i)
@@ -59,15 +68,15 @@ func (c *conversation) wasGiven(turn int, m Message) bool {
 
 // gave remembers an answer before it is sent: the caller may have read it even
 // when the connection broke.
-func (c *conversation) gave(turn int, b built) {
-	blocks := make([]Block, len(b.blocks))
-	for i, raw := range b.blocks {
-		if err := json.Unmarshal(raw, &blocks[i]); err != nil {
-			panic(fmt.Sprintf("scriptmodel: own block %s: %v", raw, err))
+func (c *conversation) gave(turn int, blocks []Block, stopReason string) {
+	m := Message{Role: "assistant", Blocks: blocks}
+	if stopReason == "pause_turn" {
+		if c.paused == nil {
+			c.paused = map[string]bool{}
 		}
-		blocks[i].Raw = raw
+		c.paused[messageDigest(m)] = true
 	}
-	if m := (Message{Role: "assistant", Blocks: blocks}); !c.wasGiven(turn, m) {
+	if !c.wasGiven(turn, m) {
 		if c.given == nil {
 			c.given = map[int][][]string{}
 		}
@@ -75,10 +84,25 @@ func (c *conversation) gave(turn int, b built) {
 	}
 }
 
+// decodeBlocks reads blocks of the server's own.
+func decodeBlocks(raw []json.RawMessage) []Block {
+	blocks := make([]Block, len(raw))
+	for i, b := range raw {
+		if err := json.Unmarshal(b, &blocks[i]); err != nil {
+			panic(fmt.Sprintf("scriptmodel: own block %s: %v", b, err))
+		}
+		blocks[i].Raw = b
+	}
+	return blocks
+}
+
 func blockDigests(blocks []Block) []string {
-	out := make([]string, len(blocks))
-	for i, b := range blocks {
-		out[i] = digest(meaning(b))
+	out := []string{}
+	for _, b := range blocks {
+		if b.Type == "text" && strings.TrimSpace(b.Text) == "" {
+			continue // given, and not to be sent back
+		}
+		out = append(out, digest(meaning(b)))
 	}
 	return out
 }
@@ -96,7 +120,11 @@ func meaning(b Block) json.RawMessage {
 	case "text":
 		return encode([]any{b.Type, b.Text})
 	case "tool_use":
-		return encode([]any{b.Type, b.ID, b.Name, b.Input})
+		input := b.Input
+		if in := bytes.TrimSpace(input); len(in) == 0 || in[0] != '{' || !json.Valid(in) {
+			input = json.RawMessage("{}") // given, and only taken back as an object
+		}
+		return encode([]any{b.Type, b.ID, b.Name, input})
 	case "thinking":
 		return encode([]any{b.Type, b.Thinking, b.Signature})
 	case "tool_result":

@@ -1,6 +1,7 @@
-// Package scriptmodel is a model server that speaks Anthropic's Messages HTTP
-// API and answers from a script instead of a neural network. The official SDK
-// works against it unchanged.
+// Package scriptmodel is a model server that speaks Anthropic's Messages and
+// OpenAI's Chat Completions and Responses over HTTP, plain and streamed, and
+// answers from a script instead of a neural network. The official SDKs work
+// against it unchanged, and one script serves all three (dialect.go).
 //
 // A script is a pure function of the request, so a request that is made again
 // after a crash gets the same answer, byte for byte. The server is strict where
@@ -15,6 +16,6 @@
 // that a caller can count from outside what was asked twice. The server does
 // not know tokens: usage is what the script says.
 //
-// Source: the provider's public API reference for POST /v1/messages, "Errors"
-// and "Streaming messages".
+// Source: the providers' public API references for POST /v1/messages, "Errors",
+// "Streaming messages", POST /v1/chat/completions and POST /v1/responses.
 package scriptmodel

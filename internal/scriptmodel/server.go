@@ -40,6 +40,8 @@ type Fault struct {
 	Status int
 	// RetryAfter is sent with Status when it is not zero, in whole seconds.
 	RetryAfter time.Duration
+	// Message is what the error says; empty means something general.
+	Message string
 	// CutAfter ends a stream after that many events. A response that is not
 	// streamed is cut in its middle. Zero means no cut.
 	CutAfter int
@@ -63,6 +65,7 @@ type Exchange struct {
 	Ended    time.Time // zero while it is in flight
 	Status   int       // zero when nothing was sent
 	Answered bool      // the whole answer was written to the connection
+	Path     string    // of the API
 	Request  Request
 }
 
@@ -153,52 +156,51 @@ func (s *Server) key(r Request) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// ServeHTTP answers POST /v1/messages.
+// ServeHTTP answers POST /v1/messages, /v1/chat/completions and /v1/responses.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
 	s.serial++
 	w.Header().Set("request-id", fmt.Sprintf("req_%06d", s.serial))
 	s.mu.Unlock()
+	d, ok := dialects[req.URL.Path]
 	switch {
-	case req.URL.Path != "/v1/messages":
-		writeError(w, http.StatusNotFound, "not_found_error", "Not found: "+req.URL.Path)
+	case !ok:
+		messagesAPI{}.refuse(w, http.StatusNotFound, "Not found: "+req.URL.Path)
 		return
 	case req.Method != http.MethodPost:
-		writeError(w, http.StatusMethodNotAllowed, "invalid_request_error", "Method Not Allowed")
+		d.refuse(w, http.StatusMethodNotAllowed, "Method Not Allowed")
 		return
-	case req.Header.Get("x-api-key") == "" && req.Header.Get("Authorization") == "":
-		writeError(w, http.StatusUnauthorized, "authentication_error", "x-api-key header is required")
-		return
-	case req.Header.Get("anthropic-version") == "":
-		writeError(w, http.StatusBadRequest, "invalid_request_error", "anthropic-version: header is required")
+	}
+	if status, problem := d.admit(req.Header); status != 0 {
+		d.refuse(w, status, problem)
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
 	if err != nil {
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			writeError(w, http.StatusRequestEntityTooLarge, "request_too_large", "Request exceeds the maximum size")
+			d.refuse(w, http.StatusRequestEntityTooLarge, "Request exceeds the maximum size")
 		}
 		return // else the caller is gone
 	}
-	s.messages(w, req, body)
+	s.answer(w, req, d, body)
 }
 
-func (s *Server) messages(w http.ResponseWriter, req *http.Request, body []byte) {
-	r, err := decode(body)
+func (s *Server) answer(w http.ResponseWriter, req *http.Request, d dialect, body []byte) {
+	r, err := d.decode(body)
 	if err == nil {
-		err = validate(r)
+		err = d.validate(r)
 	}
 	key := ""
 	if len(r.Messages) > 0 {
 		key = s.key(r)
 	}
 	if err != nil {
-		s.violate(w, key, r, err)
+		s.violate(w, d, key, r, err)
 		return
 	}
-	e, err := s.open(key, r)
+	e, err := s.open(key, req.URL.Path, r)
 	if err != nil {
-		s.violate(w, key, r, err)
+		s.violate(w, d, key, r, err)
 		return
 	}
 	defer s.close(e)
@@ -222,14 +224,14 @@ func (s *Server) messages(w http.ResponseWriter, req *http.Request, body []byte)
 			w.Header().Set("retry-after", strconv.Itoa(int(fault.RetryAfter.Round(time.Second)/time.Second)))
 		}
 		s.sent(e, fault.Status, false)
-		writeError(w, fault.Status, errorType(fault.Status), http.StatusText(fault.Status))
+		d.refuse(w, fault.Status, fault.Message)
 		return
 	}
 	answer, err := s.c.Script(r)
 	if err != nil {
 		s.sent(e, http.StatusInternalServerError, false)
 		s.note(key, r, "script: "+err.Error())
-		writeError(w, http.StatusInternalServerError, "api_error", err.Error())
+		d.refuse(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	b := build(answer, r, key)
@@ -240,16 +242,16 @@ func (s *Server) messages(w http.ResponseWriter, req *http.Request, body []byte)
 		return // the caller is gone
 	}
 	s.mu.Lock()
-	s.conversations[key].gave(r.Turn(), b)
+	s.conversations[key].gave(r.Turn(), d.given(b), b.stopReason)
 	s.mu.Unlock()
-	s.write(ctx, w, e, b, fault)
+	s.write(ctx, w, d, e, b, fault)
 }
 
-func (s *Server) write(ctx context.Context, w http.ResponseWriter, e *Exchange, b built, fault Fault) {
+func (s *Server) write(ctx context.Context, w http.ResponseWriter, d dialect, e *Exchange, b built, fault Fault) {
 	s.sent(e, http.StatusOK, false)
 	if !e.Request.Stream {
 		w.Header().Set("content-type", "application/json")
-		body := b.body()
+		body := d.body(b)
 		w.Header().Set("content-length", strconv.Itoa(len(body)))
 		if fault.CutAfter > 0 {
 			_, _ = w.Write(body[:len(body)/2])
@@ -267,7 +269,7 @@ func (s *Server) write(ctx context.Context, w http.ResponseWriter, e *Exchange, 
 	if n := max(fault.CutAfter, fault.StallAfter); n > 0 {
 		stream.left = n
 	}
-	switch err := stream.send(b); {
+	switch err := d.send(&stream, b); {
 	case err == nil:
 		s.sent(e, http.StatusOK, true)
 	case !errors.Is(err, errFault): // the caller is gone
@@ -275,14 +277,14 @@ func (s *Server) write(ctx context.Context, w http.ResponseWriter, e *Exchange, 
 		<-ctx.Done()
 	case fault.ErrorEvent:
 		stream.left = -1
-		_ = stream.event("error", obj{"type": "error", "error": obj{"type": "overloaded_error", "message": "Overloaded"}})
+		_ = d.overloaded(&stream)
 	default:
 		panic(errCut)
 	}
 }
 
 // open records a request that keeps the rules.
-func (s *Server) open(key string, r Request) (*Exchange, error) {
+func (s *Server) open(key, path string, r Request) (*Exchange, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.conversations[key]
@@ -293,7 +295,7 @@ func (s *Server) open(key string, r Request) (*Exchange, error) {
 	if err := c.check(r); err != nil {
 		return nil, err
 	}
-	e := &Exchange{ID: len(s.exchanges) + 1, Key: key, Turn: r.Turn(), Nth: 1, Arrived: time.Now(), Request: r}
+	e := &Exchange{ID: len(s.exchanges) + 1, Key: key, Turn: r.Turn(), Nth: 1, Arrived: time.Now(), Path: path, Request: r}
 	for _, earlier := range s.exchanges {
 		if earlier.Key == key && earlier.Turn == e.Turn {
 			e.Nth++
@@ -315,50 +317,13 @@ func (s *Server) close(e *Exchange) {
 	e.Ended = time.Now()
 }
 
-func (s *Server) violate(w http.ResponseWriter, key string, r Request, err error) {
+func (s *Server) violate(w http.ResponseWriter, d dialect, key string, r Request, err error) {
 	s.note(key, r, err.Error())
-	writeError(w, http.StatusBadRequest, "invalid_request_error", err.Error())
+	d.refuse(w, http.StatusBadRequest, err.Error())
 }
 
 func (s *Server) note(key string, r Request, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.violations = append(s.violations, Violation{Key: key, Turn: r.Turn(), Message: message, At: time.Now()})
-}
-
-// errorType is the provider's name for a status.
-// Source: "Errors" of the provider's reference.
-func errorType(status int) string {
-	switch status {
-	case http.StatusBadRequest:
-		return "invalid_request_error"
-	case http.StatusUnauthorized:
-		return "authentication_error"
-	case http.StatusForbidden:
-		return "permission_error"
-	case http.StatusNotFound:
-		return "not_found_error"
-	case http.StatusRequestEntityTooLarge:
-		return "request_too_large"
-	case http.StatusTooManyRequests:
-		return "rate_limit_error"
-	case http.StatusGatewayTimeout:
-		return "timeout_error"
-	case 529:
-		return "overloaded_error"
-	}
-	return "api_error"
-}
-
-func writeError(w http.ResponseWriter, status int, kind, message string) {
-	if message == "" {
-		message = "Overloaded"
-	}
-	w.Header().Set("content-type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(encode(obj{
-		"type":       "error",
-		"error":      obj{"type": kind, "message": message},
-		"request_id": w.Header().Get("request-id"),
-	}))
 }

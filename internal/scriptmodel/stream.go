@@ -27,7 +27,15 @@ func (s *streamWriter) event(name string, data any) error {
 		return errFault
 	}
 	s.left--
-	text := fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, encode(data))
+	var text []byte
+	if name != "" {
+		text = fmt.Appendf(nil, "event: %s\n", name)
+	}
+	if done, ok := data.(string); ok {
+		text = fmt.Appendf(text, "data: %s\n\n", done)
+	} else {
+		text = fmt.Appendf(text, "data: %s\n\n", encode(data))
+	}
 	size := len(text)
 	if s.chunk > 0 {
 		size = s.chunk
@@ -63,7 +71,7 @@ type (
 			StopReason   string  `json:"stop_reason"`
 			StopSequence *string `json:"stop_sequence"`
 		} `json:"delta"`
-		Usage Usage `json:"usage"`
+		Usage *Usage `json:"usage"`
 	}
 	textBlock struct {
 		Type string `json:"type"`
@@ -85,8 +93,12 @@ type (
 // send streams b: text and input in pieces, as the provider does.
 // Source: "Streaming messages" of the provider's reference.
 func (s *streamWriter) send(b built) error {
-	start := wireAnswer{ID: b.id, Type: "message", Role: "assistant", Model: b.model, Content: []json.RawMessage{}, Usage: b.usage}
-	start.Usage.OutputTokens = 1
+	start := wireAnswer{ID: b.id, Type: "message", Role: "assistant", Model: b.model, Content: []json.RawMessage{}}
+	if !b.noUsage {
+		first := b.usage
+		first.OutputTokens = 1
+		start.Usage = &first
+	}
 	if err := s.event("message_start", startEvent{"message_start", start}); err != nil {
 		return err
 	}
@@ -98,7 +110,7 @@ func (s *streamWriter) send(b built) error {
 			return err
 		}
 	}
-	end := endEvent{Type: "message_delta", Usage: b.usage}
+	end := endEvent{Type: "message_delta", Usage: b.said()}
 	end.Delta.StopReason = b.stopReason
 	if err := s.event("message_delta", end); err != nil {
 		return err
@@ -122,7 +134,7 @@ func (s *streamWriter) block(i int, raw json.RawMessage, p Part) error {
 		deltas = append(deltas, obj{"type": "signature_delta", "signature": full.Signature})
 	case "tool_use":
 		begin = callStart{Type: "tool_use", ID: full.ID, Name: full.Name}
-		for _, piece := range pieces(string(full.Input)) {
+		for _, piece := range pieces(p.args()) {
 			deltas = append(deltas, obj{"type": "input_json_delta", "partial_json": piece})
 		}
 	default:

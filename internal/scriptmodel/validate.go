@@ -29,10 +29,12 @@ func validate(r Request) error {
 	usesTools := false
 	for i, m := range r.Messages {
 		want := "user"
-		if i%2 == 1 {
+		if i > 0 && r.Messages[i-1].Role == "user" {
 			want = "assistant"
 		}
-		if m.Role != want {
+		// Whether an answer may follow an answer, or end the history, depends on why
+		// it stopped; the conversation knows.
+		if m.Role != want && !(m.Role == "assistant" && i > 0) {
 			return fmt.Errorf("messages.%d: role is %q, but roles must alternate and begin with user", i, m.Role)
 		}
 		if len(m.Blocks) == 0 {
@@ -49,9 +51,6 @@ func validate(r Request) error {
 			return err
 		}
 		usesTools = usesTools || len(open) > 0
-	}
-	if last := r.Messages[len(r.Messages)-1]; last.Role != "user" {
-		return fmt.Errorf("messages.%d: the conversation must end with a user message", len(r.Messages)-1)
 	}
 	if usesTools && len(r.Tools) == 0 {
 		return errors.New("tools: requests with tool_use or tool_result blocks must define tools")

@@ -80,12 +80,13 @@ type RunEvent struct {
 // RunStarted is the first row. It pins what the run executes to its end.
 type RunStarted struct {
 	Ref        Ref               `json:"ref"`
-	Model      *Ref              `json:"model,omitempty"`  // agents only
-	Tools      []Ref             `json:"tools,omitempty"`  // in the agent's order; kind "tool"
-	Steps      []Ref             `json:"steps,omitempty"`  // flows only: what each step starts, in step order
-	Pools      []Ref             `json:"pools,omitempty"`  // shared budgets; kind "budget"
-	Starts     []Ref             `json:"starts,omitempty"` // what its calls may start as child runs
-	Policies   Digest            `json:"policies"`         // digest over the approval and in-doubt policies of Tools
+	Model      *Ref              `json:"model,omitempty"`     // agents only
+	Fallbacks  []Ref             `json:"fallbacks,omitempty"` // models that may go on where Model fails
+	Tools      []Ref             `json:"tools,omitempty"`     // in the agent's order; kind "tool"
+	Steps      []Ref             `json:"steps,omitempty"`     // flows only: what each step starts, in step order
+	Pools      []Ref             `json:"pools,omitempty"`     // shared budgets; kind "budget"
+	Starts     []Ref             `json:"starts,omitempty"`    // what its calls may start as child runs
+	Policies   Digest            `json:"policies"`            // digest over the approval and in-doubt policies of Tools
 	Input      json.RawMessage   `json:"input"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Trigger    Trigger           `json:"trigger"`
@@ -102,7 +103,8 @@ type Usage struct {
 	CacheReadTokens  int64 `json:"cache_read_tokens,omitempty"`
 	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
 	OutputTokens     int64 `json:"output_tokens"`
-	Estimated        bool  `json:"estimated,omitempty"`
+	ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"` // of the output
+	Estimated        bool  `json:"estimated,omitempty"`        // the provider did not say all of it
 }
 
 // Total is input and output.
@@ -123,6 +125,14 @@ type ModelAnswered struct {
 	Worker     string      `json:"worker"`
 	Epoch      int64       `json:"epoch"`
 	DurationMs int64       `json:"duration_ms"`
+	// ModelName is the Model document that answered; absent in rows of older
+	// releases, which knew one model for a run.
+	ModelName string `json:"model_name,omitempty"`
+	// CostMicroUSD is what Usage costs by that document's prices, rounded up;
+	// absent without prices.
+	CostMicroUSD int64 `json:"cost_micro_usd,omitempty"`
+	// Bound says that Raw holds what only its own model can take back.
+	Bound bool `json:"bound,omitempty"`
 }
 
 // Routes of an asked call.
@@ -172,8 +182,11 @@ type ModelFailed struct {
 	Problem
 	Attempt int        `json:"attempt"`
 	RetryAt *time.Time `json:"retry_at,omitempty"`
-	Worker  string     `json:"worker"`
-	Epoch   int64      `json:"epoch"`
+	// NextModel is the Model document that makes the call instead, at once, and
+	// every later one of the run.
+	NextModel string `json:"next_model,omitempty"`
+	Worker    string `json:"worker"`
+	Epoch     int64  `json:"epoch"`
 }
 
 // ChildrenStarted starts one window of a flow step.

@@ -1,9 +1,22 @@
 package spec
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
-// ProviderAnthropic is Anthropic's Messages API.
-const ProviderAnthropic = "anthropic"
+// The APIs that models are reached through.
+const (
+	// ProviderAnthropic is Anthropic's Messages API.
+	ProviderAnthropic = "anthropic"
+	// ProviderOpenAIChat is OpenAI's Chat Completions API, and whatever speaks it
+	// at a base URL of its own: vLLM, Ollama, gateways.
+	ProviderOpenAIChat = "openai-chat"
+	// ProviderOpenAIResponses is OpenAI's Responses API, without its memory.
+	ProviderOpenAIResponses = "openai-responses"
+)
+
+var modelProviders = []string{ProviderAnthropic, ProviderOpenAIChat, ProviderOpenAIResponses}
 
 // Model says which model answers and how it is reached.
 type Model struct {
@@ -21,6 +34,11 @@ type Model struct {
 	// AllowHosts and TLS are as in Tool.
 	AllowHosts []string `json:"allowHosts,omitempty"`
 	TLS        *TLS     `json:"tls,omitempty"`
+	// Prices are of a million tokens; without them no cost is known.
+	Prices *Prices `json:"prices,omitempty"`
+	// Fallback names the Models that may go on with a run when this one fails, in
+	// order.
+	Fallback []string `json:"fallback,omitempty"`
 }
 
 func (m *Model) fill() {
@@ -33,11 +51,11 @@ func (m *Model) fill() {
 }
 
 func (m *Model) check(d *decoder, s spot) {
-	d.require(s.at("provider"), m.Provider != "", "\"anthropic\"")
+	d.require(s.at("provider"), m.Provider != "", "\"anthropic\", \"openai-chat\" or \"openai-responses\"")
 	d.require(s.at("model"), m.Model != "", "the provider's name of the model")
 	d.require(s.at("apiKey"), !m.APIKey.IsZero(), "{env: NAME} or {file: PATH}")
 	if m.Provider != "" {
-		d.oneOf(s.at("provider"), m.Provider, ProviderAnthropic)
+		d.oneOf(s.at("provider"), m.Provider, modelProviders...)
 	}
 	d.text(s.at("model"), m.Model, 200)
 	if m.BaseURL.Value != "" {
@@ -49,7 +67,20 @@ func (m *Model) check(d *decoder, s spot) {
 	d.within(s.at("timeout"), m.Timeout, time.Second, time.Hour)
 	m.TLS.check(d, s.at("tls"))
 	d.allowHosts(s.at("allowHosts"), m.AllowHosts)
+	m.Prices.check(d, s.at("prices"))
+	d.nameList(s.at("fallback"), m.Fallback, 8)
+	for i, name := range m.Fallback {
+		if name == m.Name {
+			d.fail(s.at("fallback", i), "a model cannot be its own fallback")
+		}
+	}
 }
 
-// References is empty: a model needs nothing beside it.
-func (m *Model) References() []Reference { return nil }
+// References are the models that it falls back to.
+func (m *Model) References() []Reference {
+	var refs []Reference
+	for i, name := range m.Fallback {
+		refs = append(refs, Reference{Kind: KindModel, Name: name, Field: fmt.Sprintf("spec.fallback[%d]", i)})
+	}
+	return refs
+}

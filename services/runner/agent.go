@@ -16,9 +16,13 @@ import (
 type Plan struct {
 	Agent *spec.Agent
 	Model *spec.Model
-	Tools map[string]*spec.Tool
-	Flow  *spec.Flow
-	Pools []Pool
+	// ModelName is the name of Model's document.
+	ModelName string
+	// Fallbacks are the models that may go on where Model fails, in order.
+	Fallbacks []NamedModel
+	Tools     map[string]*spec.Tool
+	Flow      *spec.Flow
+	Pools     []Pool
 	// Starts is what the tools may start, by kind and name.
 	Starts map[string]Startable
 }
@@ -30,15 +34,15 @@ type Pool struct {
 }
 
 // Stop reasons, in the words of Anthropic's Messages API, to which every
-// provider's adapter maps its own.
+// provider's adapter maps its own. One that is not known comes as it is.
 const (
-	stopEnd      = "end_turn"
-	stopSequence = "stop_sequence"
-	stopTools    = "tool_use"
-	stopLength   = "max_tokens"
-	stopPause    = "pause_turn"
-	stopRefusal  = "refusal"
-	stopWindow   = "model_context_window_exceeded"
+	StopEnd      = "end_turn"
+	StopSequence = "stop_sequence"
+	StopTools    = "tool_use"
+	StopLength   = "max_tokens"
+	StopPause    = "pause_turn"
+	StopRefusal  = "refusal"
+	StopWindow   = "model_context_window_exceeded"
 )
 
 // Answer is what a model said, as its adapter read it.
@@ -49,8 +53,11 @@ type Answer struct {
 	StopReason string
 	Text       string
 	Calls      []ModelCall
-	Usage      events.Usage
-	Duration   time.Duration
+	// Bound says that the answer holds what only its own model can take back:
+	// signed or encrypted reasoning.
+	Bound    bool
+	Usage    events.Usage
+	Duration time.Duration
 }
 
 // ModelCall is one tool call as the model wrote it.
@@ -74,7 +81,10 @@ func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (De
 	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now}
 	body := events.ModelAnswered{
 		Model: a.Model, RequestID: a.RequestID, Raw: a.Raw, StopReason: a.StopReason, Text: a.Text, Usage: a.Usage,
-		Worker: by.Worker, Epoch: by.Epoch, DurationMs: a.Duration.Milliseconds(),
+		Worker: by.Worker, Epoch: by.Epoch, DurationMs: a.Duration.Milliseconds(), Bound: a.Bound,
+	}
+	if m := plan.answering(s); m.Model != nil {
+		body.ModelName, body.CostMicroUSD = m.Name, Cost(m.Prices, a.Usage)
 	}
 	if s.End != "" {
 		err := d.add(events.FactLateResult, events.LateResult{Type: events.FactModelAnswered, Data: mustJSON(body)}, false)
@@ -116,8 +126,12 @@ func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, begun
 	if len(call.Tool) > 200 {
 		asked.Tool = call.Tool[:200]
 	}
-	if a.StopReason == stopLength {
+	switch a.StopReason {
+	case StopEnd, StopSequence, StopTools, StopPause:
+	case StopLength:
 		return refuse("truncated", "the answer was cut at the output limit, so this call was not made; ask for less at once")
+	default:
+		return refuse("not_made", "the answer ended with %.80q, so this call was not made", a.StopReason)
 	}
 	tool, ok := plan.Tools[call.Tool]
 	if !ok {
@@ -125,10 +139,13 @@ func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, begun
 	}
 	args, err := events.Canonical(call.Args)
 	if err != nil {
-		return refuse("malformed_arguments", "the arguments are not usable JSON (%v); nothing was called", err)
+		return refuse("malformed_arguments", "the arguments are not usable JSON (%v); nothing was called%s", err, schemaHint(tool))
+	}
+	if !strings.HasPrefix(string(args), "{") {
+		return refuse("malformed_arguments", "the arguments must be a JSON object; nothing was called%s", schemaHint(tool))
 	}
 	if bad := tool.Input.Validate(args); len(bad) > 0 {
-		return refuse("invalid_arguments", "the arguments break the schema of %s: %s; nothing was called", call.Tool, violations(bad))
+		return refuse("invalid_arguments", "the arguments break the schema of %s: %s; nothing was called%s", call.Tool, violations(bad), schemaHint(tool))
 	}
 	if own := tool.AnsweredByRunner(); own != nil {
 		if bad := own.Input().Validate(args); len(bad) > 0 {
@@ -162,6 +179,14 @@ func (s *State) gate(plan *Plan, asked *events.AskedCall, facts json.RawMessage)
 	if s.Pause != nil && heldBack(asked) {
 		asked.Route = events.RouteHold
 	}
+}
+
+// schemaHint repeats what a tool's arguments must be, within a limit.
+func schemaHint(tool *spec.Tool) string {
+	if raw := tool.Input.JSON(); raw != nil && len(raw) <= 2000 {
+		return ". The schema is " + string(raw)
+	}
+	return ""
 }
 
 func violations(bad []spec.Violation) string {
@@ -216,28 +241,23 @@ func (s *State) ceiling(name string, defined int64) int64 {
 // answer, or a pause when a ceiling is reached.
 func (d *decision) advanceAgent(plan *Plan) (more bool, err error) {
 	s := d.state
+	fail := func(p *events.Problem) error { return d.add(events.FactFailed, events.Ending{Error: p}, false) }
 	if s.OwesModelCall() {
+		if stuck := s.stuck(); stuck != nil {
+			return false, fail(stuck)
+		}
 		return false, d.checkCeilings(plan)
 	}
 	if s.Retry != nil || s.blocked() || len(s.Turns) == 0 {
 		return false, nil
 	}
 	last := s.Turns[len(s.Turns)-1].Answer
-	fail := func(code, msg string) error {
-		return d.add(events.FactFailed, events.Ending{Error: &events.Problem{Code: code, Message: msg}}, false)
+	if end := s.outcome(last); end != nil {
+		return false, fail(end)
 	}
 	switch last.StopReason {
-	case stopEnd, stopSequence, stopTools:
-		if strings.TrimSpace(last.Text) == "" {
-			return false, fail("empty_answer", "the model ended without saying anything")
-		}
+	case StopEnd, StopSequence, StopTools:
 		return false, d.add(events.FactCompleted, events.Ending{Output: mustJSON(last.Text)}, false)
-	case stopLength:
-		return false, fail("max_tokens", "the last answer was cut at the output limit; raise maxTokens of the agent")
-	case stopRefusal:
-		return false, fail("refusal", "the model refused to answer")
-	case stopWindow:
-		return false, fail("context_window", "the conversation no longer fits the model's context window")
 	}
 	return false, d.add(events.FactAttention, events.Ending{Error: &events.Problem{Code: "stop_reason",
 		Message: fmt.Sprintf("the model stopped for a reason this release does not know: %.80q", last.StopReason)}}, false)
@@ -268,9 +288,13 @@ func PauseForPool(s *State, pool, reason string, by Claimed, now time.Time) (Dec
 	return Decision{Facts: d.facts, State: d.state}, err
 }
 
+// CodeContextWindow is the ModelError of a request that does not fit the model's
+// context window: the same request never will.
+const CodeContextWindow = "context_window"
+
 // ModelError is a model call that gave no answer.
 type ModelError struct {
-	Code       string // "rate_limited", "overloaded", "timeout", "auth", "invalid_request" …
+	Code       string // the provider's word for it, or "timeout", "connection", "auth", CodeContextWindow …
 	Retry      bool   // another attempt may succeed
 	RetryAfter time.Duration
 	Err        error
@@ -292,14 +316,22 @@ func DecideFailure(s *State, plan *Plan, e *ModelError, by Claimed, now time.Tim
 		return Decision{Facts: d.facts, State: d.state}, err
 	}
 	again := e.Retry && body.Attempt < maxModelFailures && s.Cancel == nil
-	if again {
+	if next := plan.fallback(s, e, body.Attempt); next != "" && s.Cancel == nil {
+		body.NextModel, again = next, true
+	} else if again {
 		at := now.Add(backoff(s, e.RetryAfter)).Truncate(time.Microsecond)
 		body.RetryAt = &at
 	}
 	if err := d.add(events.FactModelFailed, body, false); err != nil {
 		return Decision{}, err
 	}
-	if !again && d.state.Cancel == nil {
+	switch {
+	case again || d.state.Cancel != nil:
+	case e.Code == CodeContextWindow:
+		if err := d.add(events.FactFailed, events.Ending{Error: s.overflow(body.Problem.Message)}, false); err != nil {
+			return Decision{}, err
+		}
+	default:
 		if err := d.add(events.FactAttention, events.Ending{Error: &events.Problem{Code: e.Code, Message: fmt.Sprintf(
 			"the model call failed (attempt %d, %s); mend the cause, then: holdfast runs resume %s", body.Attempt, e.Code, s.RunID)}}, false); err != nil {
 			return Decision{}, err

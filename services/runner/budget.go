@@ -26,7 +26,7 @@ func (s *Service) reserve(ctx context.Context, st *State, plan *Plan, epoch int6
 	if err != nil {
 		return Reserved{}, fault.Terminal("transcript", err)
 	}
-	amount := reserveTokens(first, plan.Agent.Instructions, entries, maxTokens(plan))
+	amount := reserveTokens(first, plan.Agent.Instructions, entries, maxTokens(plan, plan.answering(st).Model))
 	return s.store.Reserve(ctx, s.reservation(st, plan, st.Seq, epoch, amount))
 }
 

@@ -22,7 +22,7 @@ func started(t *testing.T) (*State, *Plan) {
 
 // asked is an answer with calls, each "<tool> <arguments>".
 func asked(calls ...string) Answer {
-	a := Answer{StopReason: stopTools, Raw: fmt.Sprintf(`{"calls":%d}`, len(calls))}
+	a := Answer{StopReason: StopTools, Raw: fmt.Sprintf(`{"calls":%d}`, len(calls))}
 	for i, c := range calls {
 		tool, args, _ := strings.Cut(c, " ")
 		a.Calls = append(a.Calls, ModelCall{ProviderID: fmt.Sprintf("p%d", i), Tool: tool, Args: json.RawMessage(args)})

@@ -96,7 +96,7 @@ func waitingPlan(t interface{ Fatal(...any) }) (*Plan, events.RunStarted) {
 
 // calls is an answer with calls, "tool args" each.
 func calls(list ...string) Answer {
-	a := Answer{StopReason: stopTools, Raw: `{}`}
+	a := Answer{StopReason: StopTools, Raw: `{}`}
 	for i, c := range list {
 		tool, args, _ := strings.Cut(c, " ")
 		a.Calls = append(a.Calls, ModelCall{ProviderID: fmt.Sprintf("p%d", i), Tool: tool, Args: json.RawMessage(args)})
@@ -366,7 +366,7 @@ func TestStartRun_Detached(t *testing.T) {
 	if got := textOf(s, 0); got != `{"run_id":"`+string(id)+`"}` || !s.OwesModelCall() || s.Status() != events.StatusRunning || s.Waiting() != "" {
 		t.Fatalf("the model reads %s; %s %q", got, s.Status(), s.Waiting())
 	}
-	d, err := DecideAnswer(s, plan, Answer{StopReason: stopEnd, Raw: `{}`, Text: "bye"}, Claimed{}, testTime)
+	d, err := DecideAnswer(s, plan, Answer{StopReason: StopEnd, Raw: `{}`, Text: "bye"}, Claimed{}, testTime)
 	if err != nil || d.State.End != events.StatusCompleted {
 		t.Fatalf("%v, end %q", err, d.State.End)
 	}

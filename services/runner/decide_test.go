@@ -186,10 +186,10 @@ func (w *world) reply(cause string, t *events.ToolCompleted) {
 // answer is any answer a model may give.
 func (w *world) answer() Answer {
 	n := len(w.state.Turns)
-	a := Answer{StopReason: stopEnd, Text: "done", Raw: fmt.Sprintf(`{"n":%d}`, n), Usage: events.Usage{InputTokens: 3, OutputTokens: 2}}
+	a := Answer{StopReason: StopEnd, Text: "done", Raw: fmt.Sprintf(`{"n":%d}`, n), Usage: events.Usage{InputTokens: 3, OutputTokens: 2}}
 	calls := rapid.IntRange(0, 3).Draw(w.t, "calls")
 	for i := range calls {
-		a.StopReason, a.Text = stopTools, ""
+		a.StopReason, a.Text = StopTools, ""
 		a.Calls = append(a.Calls, ModelCall{ProviderID: fmt.Sprintf("p%d", i), Tool: rapid.SampledFrom(w.tools).Draw(w.t, "tool"),
 			Args: json.RawMessage(rapid.SampledFrom(w.args).Draw(w.t, "args"))})
 	}
@@ -409,7 +409,7 @@ func TestDecide_AYesForAnotherCallRunsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err = DecideAnswer(d.State, plan, Answer{StopReason: stopTools, Raw: `{}`, Calls: []ModelCall{{ProviderID: "p", Tool: "change", Args: json.RawMessage(`{"amount":50}`)}}}, Claimed{Epoch: 1}, testTime)
+	d, err = DecideAnswer(d.State, plan, Answer{StopReason: StopTools, Raw: `{}`, Calls: []ModelCall{{ProviderID: "p", Tool: "change", Args: json.RawMessage(`{"amount":50}`)}}}, Claimed{Epoch: 1}, testTime)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,11 +127,7 @@ func (s *State) OwesModelCall() bool {
 			return false
 		}
 	}
-	if n := len(s.Turns); n > 0 {
-		last := s.Turns[n-1].Answer
-		return len(last.Calls) > 0 || last.StopReason == stopPause
-	}
-	return true
+	return len(s.Turns) == 0 || s.goesOn(s.Turns[len(s.Turns)-1].Answer)
 }
 
 // Status derives the run's status from what it waits for.

@@ -52,6 +52,9 @@ func (s *Service) pin(ctx context.Context, namespace string, start *Start) (*Pla
 		return broken(err)
 	}
 	body.Model = &model
+	if body.Fallbacks, err = s.pinFallbacks(ctx, namespace, model); err != nil {
+		return broken(err)
+	}
 	for _, name := range agent.Tools {
 		ref, err := s.resolve(ctx, namespace, kindTool, name)
 		if err != nil {
@@ -110,6 +113,14 @@ func (s *Service) planOf(ctx context.Context, namespace string, started events.R
 	if p.Model, err = s.defs.Model(ctx, namespace, started.Model.Digest); err != nil {
 		return nil, err
 	}
+	for _, ref := range started.Fallbacks {
+		m, err := s.defs.Model(ctx, namespace, ref.Digest)
+		if err != nil {
+			return nil, err
+		}
+		p.Fallbacks = append(p.Fallbacks, NamedModel{Name: ref.Name, Model: m})
+	}
+	p.ModelName = started.Model.Name
 	for _, ref := range started.Tools {
 		if p.Tools[ref.Name], err = s.defs.Tool(ctx, namespace, ref.Digest); err != nil {
 			return nil, err
@@ -127,15 +138,20 @@ func (s *Service) planOf(ctx context.Context, namespace string, started events.R
 
 func isMissing(err error) bool { return errors.Is(err, ErrDefinition) }
 
-func maxTokens(plan *Plan) int64 {
+func maxTokens(plan *Plan, model *spec.Model) int64 {
 	if plan.Agent.MaxTokens > 0 {
 		return plan.Agent.MaxTokens
 	}
-	return plan.Model.MaxTokens
+	return model.MaxTokens
 }
 
 // request builds the next model call of a run from its journal.
 func (s *Service) request(st *State, plan *Plan, c claimed) (Request, error) {
+	return NextRequest(st, plan, c.Epoch)
+}
+
+// NextRequest is the model call that a run owes, built from its journal alone.
+func NextRequest(st *State, plan *Plan, epoch int64) (Request, error) {
 	first, err := spec.FirstMessage(plan.Agent, st.Started.Input)
 	if err != nil {
 		return Request{}, err
@@ -144,7 +160,8 @@ func (s *Service) request(st *State, plan *Plan, c claimed) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	r := Request{RunID: st.RunID, Seq: st.Seq, Epoch: c.Epoch, Model: plan.Model, System: plan.Agent.Instructions, Entries: entries, MaxTokens: maxTokens(plan)}
+	model := plan.answering(st).Model
+	r := Request{RunID: st.RunID, Seq: st.Seq, Epoch: epoch, Model: model, System: plan.Agent.Instructions, Entries: entries, MaxTokens: maxTokens(plan, model)}
 	for _, ref := range st.Started.Tools {
 		r.Tools = append(r.Tools, NamedTool{Name: ref.Name, Tool: plan.Tools[ref.Name]})
 	}

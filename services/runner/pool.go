@@ -30,3 +30,7 @@ func reserveTokens(first, system string, entries []Entry, maxTokens int64) int64
 	}
 	return int64(bytes/2) + 500 + maxTokens
 }
+
+// EstimateInput is how many tokens the request is, rather too high, for answers
+// of providers that do not say.
+func (r Request) EstimateInput() int64 { return reserveTokens("", r.System, r.Entries, 0) }

@@ -19,7 +19,7 @@ func waiting(t *testing.T, n int, before ...func(*State, *Plan) *State) (*State,
 	for _, f := range before {
 		s = f(s, plan)
 	}
-	a := Answer{StopReason: stopTools, Raw: `{}`}
+	a := Answer{StopReason: StopTools, Raw: `{}`}
 	for i := range n {
 		a.Calls = append(a.Calls, ModelCall{ProviderID: fmt.Sprintf("p%d", i), Tool: "await", Args: json.RawMessage(`{"a":"k"}`)})
 	}
@@ -170,13 +170,13 @@ func TestSignal_AKeyThatCannotBeMadeIsTheModelsProblem(t *testing.T) {
 	plan, body := purePlan(t)
 	s := must(t)(Decide(NewState(testRun, "default"), plan, Input{Cause: "start", Start: &Start{Body: body}}, "w", testTime))
 	for _, args := range []string{`{}`, `{"a":""}`, `{"a":null}`, `{"a":[1]}`, `{"a":"` + longText(600) + `"}`} {
-		got := must(t)(DecideAnswer(s, plan, Answer{StopReason: stopTools, Raw: `{}`, Calls: []ModelCall{{ProviderID: "p", Tool: "await", Args: json.RawMessage(args)}}}, Claimed{}, testTime))
+		got := must(t)(DecideAnswer(s, plan, Answer{StopReason: StopTools, Raw: `{}`, Calls: []ModelCall{{ProviderID: "p", Tool: "await", Args: json.RawMessage(args)}}}, Claimed{}, testTime))
 		c := got.CallsInOrder(0)[0]
 		if c.State != callDone || c.Done.Error == nil || c.Done.Error.Code != "signal_key" || !got.OwesModelCall() {
 			t.Errorf("%.40s: %s %+v", args, c.State, c.Done)
 		}
 	}
-	got := must(t)(DecideAnswer(s, plan, Answer{StopReason: stopTools, Raw: `{}`, Calls: []ModelCall{{ProviderID: "p", Tool: "await", Args: json.RawMessage(`{"a":9007199254740993.0}`)}}}, Claimed{}, testTime))
+	got := must(t)(DecideAnswer(s, plan, Answer{StopReason: StopTools, Raw: `{}`, Calls: []ModelCall{{ProviderID: "p", Tool: "await", Args: json.RawMessage(`{"a":9007199254740993.0}`)}}}, Claimed{}, testTime))
 	if key := got.waits()[0].Wait.Key; key != "9007199254740993" {
 		t.Errorf("key %q lost its digits or its one spelling", key)
 	}

@@ -43,6 +43,9 @@ type State struct {
 	ModelCalls int64 // answers and failed attempts
 	ToolCalls  int64 // calls that were sent or asked; refused ones cost nothing
 	Usage      events.Usage
+	Cost       int64            // of all answers, in micro-dollars, by the prices of their models
+	CostGuess  int64            // the part of it whose usage was estimated
+	ModelName  string           // of the fallback that answers now; empty for the agent's own model
 	Raised     map[string]int64 // ceilings lifted by command: "toolCalls", "modelCalls", "tokens"
 	Signals    []events.Signal  // kept until a call takes them, the oldest first
 	PlanItems  []events.PlanItem
@@ -245,6 +248,12 @@ func (s *State) answered(seq int64, a events.ModelAnswered) {
 	s.Usage.OutputTokens += a.Usage.OutputTokens
 	s.Usage.CacheReadTokens += a.Usage.CacheReadTokens
 	s.Usage.CacheWriteTokens += a.Usage.CacheWriteTokens
+	s.Usage.ReasoningTokens += a.Usage.ReasoningTokens
+	s.Usage.Estimated = s.Usage.Estimated || a.Usage.Estimated
+	s.Cost = addCost(s.Cost, a.CostMicroUSD)
+	if a.Usage.Estimated {
+		s.CostGuess = addCost(s.CostGuess, a.CostMicroUSD)
+	}
 	s.Turns = append(s.Turns, Turn{Seq: seq, Answer: a})
 	for _, asked := range a.Calls {
 		c := &Call{AskedCall: asked, Turn: len(s.Turns) - 1, Since: seq}
@@ -292,6 +301,9 @@ func (s *State) release(seq int64, calls []events.AskedCall) error {
 func (s *State) modelFailed(seq int64, m events.ModelFailed) {
 	s.ModelCalls++
 	s.Failures++
+	if m.NextModel != "" {
+		s.ModelName, s.Failures = m.NextModel, 0
+	}
 	if m.RetryAt != nil {
 		s.Retry = &Retry{Timer: retryTimer(seq), At: *m.RetryAt}
 	}

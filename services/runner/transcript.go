@@ -3,6 +3,7 @@ package runner
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -28,6 +29,9 @@ type Result struct {
 func (s *State) Transcript(first string) ([]Entry, error) {
 	out := []Entry{{User: first}}
 	for i, turn := range s.Turns {
+		if blank(turn.Answer) {
+			continue // providers refuse an empty message: the model is asked again instead
+		}
 		out = append(out, Entry{Assistant: turn.Answer.Raw})
 		if len(turn.Answer.Calls) == 0 {
 			continue
@@ -66,7 +70,7 @@ func resultText(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &text) != nil {
 		text = string(raw)
 	}
-	if text == "" {
+	if strings.TrimSpace(text) == "" {
 		return "(empty result)"
 	}
 	return text

@@ -15,7 +15,11 @@ var _ runner.Model = Providers(nil)
 
 // All returns every provider.
 func All(env Env) Providers {
-	return Providers{spec.ProviderAnthropic: NewAnthropic(env)}
+	return Providers{
+		spec.ProviderAnthropic:       NewAnthropic(env),
+		spec.ProviderOpenAIChat:      NewChat(env),
+		spec.ProviderOpenAIResponses: NewResponses(env),
+	}
 }
 
 // Answer implements runner.Model.

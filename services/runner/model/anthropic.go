@@ -3,12 +3,11 @@
 package model
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -67,14 +66,19 @@ func (a *Anthropic) Answer(ctx context.Context, r runner.Request) (runner.Answer
 	defer giveUp(nil)
 	began := time.Now()
 	var response *http.Response
-	if err := client.Post(ctx, "v1/messages", params, &response, option.WithJSONSet("stream", true)); err != nil {
-		return runner.Answer{}, modelError(err)
+	if err := client.Post(ctx, "v1/messages", params, &response, option.WithJSONSet("stream", true), option.WithResponseInto(&response)); err != nil {
+		return runner.Answer{}, requestError(ctx, err, response)
 	}
-	out, err := a.read(ctx, giveUp, response, r.Show)
+	var message assembly
+	raw, streamed, err := a.env.read(ctx, giveUp, response, r.Show, &message)
 	if err != nil {
 		return runner.Answer{}, err
 	}
-	out.Duration, out.RequestID = time.Since(began), response.Header.Get("request-id")
+	out, err := readMessage(r, raw, streamed && !message.counted)
+	if err != nil {
+		return runner.Answer{}, err
+	}
+	out.Duration, out.RequestID = time.Since(began), requestID(response.Header)
 	return out, nil
 }
 
@@ -92,20 +96,28 @@ func (a *Anthropic) options(r runner.Request, key config.Secret, hc *http.Client
 func messageParams(r runner.Request) (anthropic.MessageNewParams, error) {
 	p := anthropic.MessageNewParams{Model: anthropic.Model(r.Model.Model), MaxTokens: r.MaxTokens}
 	p.Metadata.UserID = anthropic.String(string(r.RunID)) // opaque: one conversation, one id
-	if r.System != "" {
-		p.System = []anthropic.TextBlockParam{{Text: r.System}}
-	}
 	for _, t := range r.Tools {
 		tool := anthropic.ToolParam{Name: t.Name, Description: anthropic.String(t.Description)}
 		tool.InputSchema = param.Override[anthropic.ToolInputSchemaParam](schemaOf(t.Tool))
 		p.Tools = append(p.Tools, anthropic.ToolUnionParam{OfTool: &tool})
 	}
-	for _, e := range r.Entries {
-		raw, err := entryJSON(e)
+	// What is frozen is kept in the provider's cache, and so is the history: the
+	// next request begins with all of this one.
+	cached := anthropic.NewCacheControlEphemeralParam()
+	switch {
+	case r.System != "":
+		p.System = []anthropic.TextBlockParam{{Text: r.System, CacheControl: cached}}
+	case len(p.Tools) > 0:
+		p.Tools[len(p.Tools)-1].OfTool.CacheControl = cached
+	}
+	for i, e := range r.Entries {
+		raw, err := entryJSON(e, i == len(r.Entries)-1)
 		if err != nil {
 			return p, err
 		}
-		p.Messages = append(p.Messages, param.Override[anthropic.MessageParam](raw))
+		if raw != nil {
+			p.Messages = append(p.Messages, param.Override[anthropic.MessageParam](raw))
+		}
 	}
 	return p, nil
 }
@@ -117,37 +129,81 @@ func schemaOf(t *spec.Tool) json.RawMessage {
 	return json.RawMessage(`{"type":"object"}`)
 }
 
-type toolResult struct {
-	Type      string `json:"type"`
-	ToolUseID string `json:"tool_use_id"`
-	Content   string `json:"content"`
-	IsError   bool   `json:"is_error,omitempty"`
+type cacheControl struct {
+	Type string `json:"type"`
 }
 
-// entryJSON is one message of the history as it is sent.
-func entryJSON(e runner.Entry) (json.RawMessage, error) {
+type toolResult struct {
+	Type         string        `json:"type"`
+	ToolUseID    string        `json:"tool_use_id"`
+	Content      string        `json:"content"`
+	IsError      bool          `json:"is_error,omitempty"`
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
+}
+
+type userText struct {
+	Type         string        `json:"type"`
+	Text         string        `json:"text"`
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
+}
+
+// entryJSON is one message of the history as it is sent, nil for one without
+// content. The last of them ends what the provider is to keep in its cache.
+func entryJSON(e runner.Entry, last bool) (json.RawMessage, error) {
+	var cached *cacheControl
+	if last {
+		cached = &cacheControl{Type: "ephemeral"}
+	}
 	switch {
 	case e.Assistant != "":
-		var body struct {
-			Content json.RawMessage `json:"content"`
-		}
-		if err := json.Unmarshal([]byte(e.Assistant), &body); err != nil {
-			return nil, fmt.Errorf("stored answer: %w", err)
-		}
-		return json.RawMessage(`{"role":"assistant","content":` + string(body.Content) + `}`), nil
+		return replayed(e.Assistant)
 	case len(e.Results) > 0:
 		var blocks []toolResult
 		for _, r := range e.Results {
 			blocks = append(blocks, toolResult{Type: "tool_result", ToolUseID: r.ProviderID, Content: r.Text, IsError: r.Error})
 		}
+		blocks[len(blocks)-1].CacheControl = cached
 		return events.Marshal(map[string]any{"role": "user", "content": blocks})
 	}
-	return events.Marshal(map[string]any{"role": "user", "content": e.User})
+	return events.Marshal(map[string]any{"role": "user", "content": []userText{{Type: "text", Text: e.User, CacheControl: cached}}})
+}
+
+// replayed is a stored answer as history, byte for byte but for what the API
+// gives and does not take: empty text is left out, and arguments that are no
+// object are an empty one. The call's result says what was wrong with them.
+func replayed(stored string) (json.RawMessage, error) {
+	var body struct {
+		Content []json.RawMessage `json:"content"`
+	}
+	if err := json.Unmarshal([]byte(stored), &body); err != nil {
+		return nil, fmt.Errorf("stored answer: %w", err)
+	}
+	var kept [][]byte
+	for _, raw := range body.Content {
+		b, err := parseObject(raw)
+		if err != nil {
+			return nil, fmt.Errorf("stored answer: %w", err)
+		}
+		switch kind := b.text("type"); {
+		case kind == "text" && strings.TrimSpace(b.text("text")) == "":
+			continue
+		case kind == "tool_use" && !isObject(b.values["input"]):
+			b.set("input", json.RawMessage(`{}`))
+			if raw, err = b.json(); err != nil {
+				return nil, err
+			}
+		}
+		kept = append(kept, raw)
+	}
+	if len(kept) == 0 {
+		return nil, nil
+	}
+	return append(append([]byte(`{"role":"assistant","content":[`), bytes.Join(kept, []byte{','})...), `]}`...), nil
 }
 
 // readMessage reads what the loop needs; everything else stays in Raw. The
-// output tokens are whole when counted is set.
-func readMessage(raw string, counted bool) (runner.Answer, error) {
+// output tokens are not whole when partial is set.
+func readMessage(r runner.Request, raw string, partial bool) (runner.Answer, error) {
 	var body struct {
 		Model      string `json:"model"`
 		StopReason string `json:"stop_reason"`
@@ -158,15 +214,15 @@ func readMessage(raw string, counted bool) (runner.Answer, error) {
 			Name  string          `json:"name"`
 			Input json.RawMessage `json:"input"`
 		} `json:"content"`
-		Usage *struct {
-			Input      int64 `json:"input_tokens"`
-			Output     int64 `json:"output_tokens"`
-			CacheRead  int64 `json:"cache_read_input_tokens"`
-			CacheWrite int64 `json:"cache_creation_input_tokens"`
+		Usage struct {
+			Input      count `json:"input_tokens"`
+			Output     count `json:"output_tokens"`
+			CacheRead  count `json:"cache_read_input_tokens"`
+			CacheWrite count `json:"cache_creation_input_tokens"`
 		} `json:"usage"`
 	}
 	if err := json.Unmarshal([]byte(raw), &body); err != nil {
-		return runner.Answer{}, &runner.ModelError{Code: "unreadable_answer", Retry: true, Err: err}
+		return runner.Answer{}, unreadable(err)
 	}
 	out := runner.Answer{Model: body.Model, Raw: raw, StopReason: body.StopReason}
 	var text strings.Builder
@@ -176,63 +232,12 @@ func readMessage(raw string, counted bool) (runner.Answer, error) {
 			text.WriteString(c.Text)
 		case "tool_use":
 			out.Calls = append(out.Calls, runner.ModelCall{ProviderID: c.ID, Tool: c.Name, Args: c.Input})
+		case "thinking", "redacted_thinking":
+			out.Bound = true
 		}
 	}
 	out.Text = text.String()
-	if body.Usage == nil || body.Usage.Input+body.Usage.CacheRead+body.Usage.CacheWrite == 0 {
-		// A provider that does not say what it cost: count bytes, conservatively.
-		out.Usage = events.Usage{InputTokens: 1, OutputTokens: int64(len(raw)/3 + 1), Estimated: true}
-		return out, nil
-	}
 	u := body.Usage
-	out.Usage = events.Usage{InputTokens: u.Input + u.CacheRead + u.CacheWrite, CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite, OutputTokens: u.Output}
-	if !counted {
-		out.Usage.OutputTokens, out.Usage.Estimated = max(u.Output, int64(len(raw)/3+1)), true
-	}
+	out.Usage = reported{input: u.Input + u.CacheRead + u.CacheWrite, read: u.CacheRead, write: u.CacheWrite, output: u.Output, partial: partial}.usage(r, raw)
 	return out, nil
-}
-
-// modelError sorts a failed request. 408, 409, 429, 5xx and a broken
-// connection may succeed later; anything else the provider refused for good.
-func modelError(err error) *runner.ModelError {
-	apiErr, ok := errors.AsType[*anthropic.Error](err)
-	if !ok {
-		if open, ok := errors.AsType[*egress.OpenError](err); ok {
-			return &runner.ModelError{Code: "circuit_open", Retry: true, RetryAfter: open.Wait, Err: open}
-		}
-		code := "connection"
-		if errors.Is(err, context.DeadlineExceeded) {
-			code = "timeout"
-		}
-		return &runner.ModelError{Code: code, Retry: true, Err: err}
-	}
-	e := &runner.ModelError{Code: string(apiErr.Type()), Err: fmt.Errorf("status %d, request %s: %s", apiErr.StatusCode, apiErr.RequestID, apiErr.Type())}
-	if e.Code == "" {
-		e.Code = "status_" + strconv.Itoa(apiErr.StatusCode)
-	}
-	switch apiErr.StatusCode {
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
-		e.Retry = true
-	default:
-		e.Retry = apiErr.StatusCode >= 500
-	}
-	if e.Retry && apiErr.Response != nil {
-		e.RetryAfter = retryAfter(apiErr.Response.Header.Get("retry-after"), time.Now())
-	}
-	if apiErr.StatusCode == http.StatusBadRequest {
-		e.Err = fmt.Errorf("%w: %.300s", e.Err, apiErr.RawJSON())
-	}
-	return e
-}
-
-// retryAfter reads the header in either form of RFC 9110, section 10.2.3; a
-// date is rounded up, never down. Zero when absent or not understood.
-func retryAfter(v string, now time.Time) time.Duration {
-	if n, err := strconv.Atoi(strings.TrimSpace(v)); err == nil && n > 0 {
-		return time.Duration(n) * time.Second
-	}
-	if at, err := http.ParseTime(v); err == nil && at.After(now) {
-		return at.Sub(now).Truncate(time.Second) + time.Second
-	}
-	return 0
 }

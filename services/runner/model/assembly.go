@@ -25,8 +25,20 @@ type assembly struct {
 	ended   bool // message_delta has named the stop reason
 	counted bool // and the output tokens; message_start only knows the first
 	done    bool
-	size    int
 }
+
+var _ stream = (*assembly)(nil)
+
+// event implements stream.
+func (a *assembly) event(kind string, data []byte) (runner.Piece, error) {
+	if kind == "error" {
+		return runner.Piece{}, eventError(data)
+	}
+	return a.take(data)
+}
+
+// whole implements stream.
+func (a *assembly) whole() (whole, last bool) { return a.done, a.done }
 
 // block is one content block while it grows.
 type block struct {
@@ -40,9 +52,6 @@ type block struct {
 // take reads one event and returns what of it can be shown. The answer is
 // whole when done is set.
 func (a *assembly) take(data []byte) (runner.Piece, error) {
-	if a.size += len(data); a.size > maxAnswer {
-		return runner.Piece{}, fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
-	}
 	e, err := parseObject(data)
 	if err != nil {
 		return runner.Piece{}, fmt.Errorf("event: %w", err)
@@ -263,7 +272,8 @@ func (b *block) json(stopReason string) (json.RawMessage, error) {
 }
 
 // setInput puts the arguments of a call in. An answer that was cut at its limit
-// may have cut them: the call keeps what its start said, and is not made.
+// may have cut them: the call keeps what its start said, and is not made. Other
+// arguments that are no JSON are kept as a JSON string of what the model wrote.
 func (b *block) setInput(stopReason string) error {
 	var text string
 	if err := json.Unmarshal(append(append([]byte{'"'}, b.input...), '"'), &text); err != nil {
@@ -274,7 +284,11 @@ func (b *block) setInput(stopReason string) error {
 	case json.Valid(raw):
 		b.members.set("input", raw)
 	case stopReason != "max_tokens":
-		return errors.New("the arguments of a call are not whole")
+		text, err := events.Marshal(text)
+		if err != nil {
+			return err
+		}
+		b.members.set("input", text)
 	}
 	return nil
 }

@@ -52,6 +52,12 @@ func (o *object) set(name string, v json.RawMessage) {
 	o.values[name] = v
 }
 
+// drop takes a member out.
+func (o *object) drop(name string) {
+	delete(o.values, name)
+	o.names = slices.DeleteFunc(o.names, func(n string) bool { return n == name })
+}
+
 // merge takes the members of from, except those in without. A null says nothing
 // about a member that has a value.
 func (o *object) merge(from *object, without ...string) {

@@ -19,5 +19,5 @@ func (e Env) client(m *spec.Model) (*http.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach model: %w", err)
 	}
-	return egress.Via(t), nil
+	return egress.Via(bounded{t}), nil
 }
