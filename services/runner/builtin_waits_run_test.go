@@ -56,7 +56,7 @@ apiVersion: holdfast/v1
 kind: Agent
 metadata: {name: lead}
 spec: {model: scripted, instructions: lead, tools: [sleep, delegate, launch, ask]}
-`
+` + keeperDocuments
 
 // leads makes calls in the first answer of a run of the agent lead and ends
 // with what they gave, line by line. A helper says its input.
@@ -375,7 +375,7 @@ func runChild(ctx context.Context) error {
 	go func() { _ = beat.Run(ctx) }()
 	cfg := runner.Config{ModelSlots: 16, MaxAttempts: 5, DoctorEvery: time.Hour}
 	store := postgres.New(pool)
-	s := runner.New(cfg, runner.Deps{Worker: name, Store: store, Bus: link, Heart: beat, Defs: defs, Model: twoHelpers(), Live: link, Log: log})
+	s := runner.New(cfg, runner.Deps{Worker: name, Store: store, Bus: link, Heart: beat, Defs: defs, Model: childModel(), Live: link, Log: log})
 	in := inbox.New(link, s, cfg, store, beat.Holding)
 	if err := in.Start(ctx); err != nil {
 		return err
