@@ -27,10 +27,11 @@ func (j *job) failKey() string { return fmt.Sprintf("%s %s %s", j.c.Tool, j.c.Ca
 // intent is a claim that this handler holds.
 type intent struct {
 	Begin
-	live  bool // From is an open intent
-	claim Claim
-	sent  time.Time // when the intent was asked for
-	until time.Time // of this process's clock: no act starts later
+	live   bool // From is an open intent
+	waited bool // for a callback that did not come
+	claim  Claim
+	sent   time.Time // when the intent was asked for
+	until  time.Time // of this process's clock: no act starts later
 }
 
 // begin commits an intent, acts, commits the outcome and tells the runs.
@@ -39,7 +40,7 @@ func (s *Service) begin(ctx context.Context, j *job, d Decision) (err error) {
 		Call: j.call(), Read: j.plan.Class == ClassRead, Worker: s.worker, Lease: effectLease,
 		From: d.From, Takeover: d.Takeover, Doubted: d.Doubted, Gated: j.plan.Gated, Bind: j.plan.Bind,
 	}}
-	in.live = d.Live
+	in.live, in.waited = d.Live, d.Waited
 	if !in.Read {
 		in.EffectID = j.effectID()
 	}
@@ -171,7 +172,7 @@ func (s *Service) gated(ctx context.Context, j *job, in *intent, err error) erro
 	}
 	if in.Doubted {
 		// An earlier attempt may have happened, so "not done" would be a guess.
-		d := Decision{From: in.From, Takeover: in.Takeover, InDoubt: j.plan.openDoubt()}
+		d := Decision{From: in.From, Takeover: in.Takeover, InDoubt: j.plan.openDoubt(), Waited: in.waited}
 		return s.doubt(ctx, j, d)
 	}
 	a := Answer{Status: events.CallFailed, Epoch: in.From.Epoch}

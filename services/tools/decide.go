@@ -36,7 +36,7 @@ type Decision struct {
 	Takeover bool // From belongs to another process, which must be dead
 	Doubted  bool // an earlier attempt may have happened
 	InDoubt  string
-	Waited   bool // DoDoubt: for a callback that did not come
+	Waited   bool // for a callback that did not come
 
 	Doubt *Effect // DoProbe: what is in doubt
 }
@@ -200,7 +200,7 @@ func decideIntent(s State, p Plan, mine bool, self string, own func(string) Own)
 	}
 	takeover := claim.Worker != self && !awaited
 	if p.Policy == DoubtRetry && !p.retry().over(claim.Attempts, s.Now) {
-		return Decision{Do: DoBegin, From: claim, Live: true, Takeover: takeover, Doubted: true}
+		return Decision{Do: DoBegin, From: claim, Live: true, Takeover: takeover, Doubted: true, Waited: awaited}
 	}
 	return Decision{Do: DoDoubt, From: claim, Takeover: takeover, InDoubt: p.openDoubt(), Waited: awaited}
 }

@@ -12,44 +12,6 @@ import (
 	"github.com/holdfast-run/holdfast/services/tools"
 )
 
-const probeEndYAML = `
----
-apiVersion: holdfast/v1
-kind: Tool
-metadata: {name: pay_probe_fail}
-spec:
-  description: pays, and nobody is asked in the end
-  input: {type: object}
-  effect: write
-  timeout: 2s
-  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
-  inDoubt:
-    probe:
-      http: {url: "${env.HOLDFAST_TOOL_OUTSIDE}/seen/${args.n}"}
-      happened: answer.status == 200 && answer.body.count > 0
-      after: 100ms
-      every: 100ms
-      giveUpAfter: 300ms
-      then: fail
----
-apiVersion: holdfast/v1
-kind: Tool
-metadata: {name: gated_probe}
-spec:
-  description: pays with a yes, and can be asked
-  input: {type: object}
-  effect: write
-  approval: always
-  timeout: 2s
-  http: {method: POST, url: "${env.HOLDFAST_TOOL_OUTSIDE}/plain"}
-  inDoubt:
-    probe:
-      http: {url: "${env.HOLDFAST_TOOL_OUTSIDE}/seen/${args.n}"}
-      happened: answer.status == 200
-      notHappened: answer.status == 404
-      after: 100ms
-`
-
 // No lookup could tell, and the definition says that nobody is asked.
 func TestProbe_ThenFail(t *testing.T) {
 	t.Parallel()

@@ -5,8 +5,6 @@ package tools_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"syscall"
@@ -15,58 +13,6 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/tools"
 )
-
-const publicURL = "https://door.test/base"
-
-// Tools whose results are posted later, at a place that says so in a header.
-var replyYAML = func() string {
-	var b strings.Builder
-	for name, more := range map[string]string{
-		"later":         `, callback: {within: 1h, failed: "!body.ok", result: "${body.paid}"}}`,
-		"later_ask":     `, callback: {within: 1s}}`,
-		"later_fail":    `, callback: {within: 1s}}, inDoubt: fail`,
-		"later_probe":   `, callback: {within: 1s}}, inDoubt: {probe: {http: {url: "${env.HOLDFAST_TOOL_OUTSIDE}/seen/${args.n}"}, happened: "answer.status == 200 && answer.body.count > 0", after: 100ms, result: "probed"}}`,
-		"later_key":     `, callback: {within: 1h}}, inDoubt: retry`,
-		"later_briefly": `, callback: {within: 1s}}, inDoubt: retry`,
-	} {
-		fmt.Fprintf(&b, `
----
-apiVersion: holdfast/v1
-kind: Tool
-metadata: {name: %s}
-spec: {description: takes its time, input: {type: object}, effect: write, timeout: 5s, http: {url: "${env.HOLDFAST_TOOL_OUTSIDE}/later", headers: {X-Callback: "${callback.url}"}%s}
-`, name, more)
-	}
-	return b.String()
-}()
-
-// accept acts once per key and says that the result follows; args.mode "500"
-// says it with an error.
-func (o *outside) accept(rw http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	key := r.Header.Get("Idempotency-Key")
-	o.mu.Lock()
-	o.seen[string(body)]++
-	if o.known[key] == nil {
-		o.done[string(body)]++
-		o.known[key] = []byte(`{}`)
-	}
-	o.later[string(body)] = append(o.later[string(body)], r.Header.Get("X-Callback"))
-	gate := o.gate[string(body)]
-	o.mu.Unlock()
-	if gate != nil {
-		<-gate
-	}
-	if strings.Contains(string(body), "500") {
-		rw.WriteHeader(http.StatusInternalServerError)
-		return
-	}
-	rw.WriteHeader(http.StatusAccepted)
-	_, _ = io.WriteString(rw, r.Header.Get("X-Callback")) // an echo of the secret
-}
 
 // reply posts the result of the n-th request about a call.
 func (w *world) reply(p *process, c events.CallTool, n int, body string) error {
@@ -111,6 +57,9 @@ func TestCaseD07_TheAnswerComesAfterTenMinutesByCallback(t *testing.T) {
 	}
 	<-worker.dead
 	survivor := w.start()
+	if found, err := survivor.service.Effects(t.Context(), tools.Filter{Namespace: "default", State: tools.EffectAwaiting, Limit: 5}); err != nil || len(found) != 1 || !found[0].Awaiting() {
+		t.Errorf("awaiting are %+v, %v", found, err)
+	}
 	w.send(c, ":n1") // the runner asks where it is
 	w.later("10 min")
 	w.idle()
