@@ -99,13 +99,18 @@ type Run struct {
 	ModelCalls  int64             `json:"model_calls"`
 	ToolCalls   int64             `json:"tool_calls"`
 	Tokens      int64             `json:"tokens"`
-	Worker      string            `json:"worker,omitempty"`   // that is asking the model
-	Attempts    int64             `json:"attempts,omitempty"` // takeovers since the last progress
-	AcceptedAt  time.Time         `json:"accepted_at,omitzero"`
-	CreatedAt   time.Time         `json:"created_at,omitzero"`
-	UpdatedAt   time.Time         `json:"updated_at,omitzero"`
-	EndedAt     time.Time         `json:"ended_at,omitzero"`
-	Callback    *Callback         `json:"callback,omitempty"` // not in lists
+	// CostMicroUSD is what its answers cost by the prices of their models, in
+	// millionths of a dollar, and CostEstimatedMicroUSD the part of it whose usage
+	// the provider did not report.
+	CostMicroUSD          int64     `json:"cost_micro_usd,omitempty"`
+	CostEstimatedMicroUSD int64     `json:"cost_estimated_micro_usd,omitempty"`
+	Worker                string    `json:"worker,omitempty"`   // that is asking the model
+	Attempts              int64     `json:"attempts,omitempty"` // takeovers since the last progress
+	AcceptedAt            time.Time `json:"accepted_at,omitzero"`
+	CreatedAt             time.Time `json:"created_at,omitzero"`
+	UpdatedAt             time.Time `json:"updated_at,omitzero"`
+	EndedAt               time.Time `json:"ended_at,omitzero"`
+	Callback              *Callback `json:"callback,omitempty"` // not in lists
 	// Plan and Facts are what the run's model keeps, Artifacts the newest 100 that
 	// its calls left behind. None is in lists.
 	Plan          []events.PlanItem          `json:"plan,omitempty"`

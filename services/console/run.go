@@ -29,14 +29,17 @@ type Run struct {
 	ModelCalls  int64
 	ToolCalls   int64
 	Tokens      int64
-	ClaimWorker string
-	ClaimEpoch  int64
-	ClaimAt     time.Time
-	Attempts    int
-	AcceptedAt  time.Time
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	EndedAt     time.Time
+	// CostMicroUSD is what its answers cost by their models' prices, and
+	// CostEstimatedMicroUSD the part of it whose usage was estimated.
+	CostMicroUSD, CostEstimatedMicroUSD int64
+	ClaimWorker                         string
+	ClaimEpoch                          int64
+	ClaimAt                             time.Time
+	Attempts                            int
+	AcceptedAt                          time.Time
+	CreatedAt                           time.Time
+	UpdatedAt                           time.Time
+	EndedAt                             time.Time
 	// Callback is nil when the run's end is posted nowhere. Not in lists.
 	Callback *Callback
 	// Known is empty in lists.

@@ -406,6 +406,30 @@ func TestCaseF09_UsageThatIsMissingIsEstimated(t *testing.T) {
 	})
 }
 
+// The cost of a run stands in its row and in the view that others read.
+func TestCaseF09_TheCostIsInTheView(t *testing.T) {
+	r := newRig(t)
+	r.defs.apply(t, strings.Replace(documents, "apiKey: {env: KEY}}", `apiKey: {env: KEY}, prices: {input: "3", output: "0.000001"}}`, 1))
+	r.worker(&script{answer: func(_ context.Context, _ runner.Request, n int) (runner.Answer, error) {
+		if n == 1 {
+			return asks(runner.ModelCall{Tool: "nope"}), nil
+		}
+		a := said("done")
+		a.Usage.Estimated = true
+		return a, nil
+	}})
+	id := r.start(events.KindAgent, "clerk", `{}`)
+	r.reaches(id, events.StatusCompleted)
+	var cost, guess int64
+	if err := r.sql.QueryRow(t.Context(), `SELECT cost_micro_usd, cost_estimated_micro_usd FROM runner.v_runs WHERE run_id = $1`, string(id)).Scan(&cost, &guess); err != nil {
+		t.Fatal(err)
+	}
+	// Twice 10 tokens for 3 micro-dollars each, and the 5 of the answer round up to one.
+	if cost != 62 || guess != 31 {
+		t.Errorf("cost %d, estimated %d; want 62 and 31", cost, guess)
+	}
+}
+
 // A cancelled call is not a failure of the provider's.
 func TestModels_ACancelledCallIsTheContexts(t *testing.T) {
 	onEachProvider(t, func(t *testing.T, provider string) {

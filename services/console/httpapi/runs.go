@@ -36,6 +36,8 @@ type Run struct {
 	ModelCalls  int64             `json:"model_calls"`
 	ToolCalls   int64             `json:"tool_calls"`
 	Tokens      int64             `json:"tokens"`
+	Cost        int64             `json:"cost_micro_usd,omitempty" doc:"what its answers cost by the prices of their models, in millionths of a dollar"`
+	CostGuess   int64             `json:"cost_estimated_micro_usd,omitempty" doc:"the part of the cost whose usage the provider did not report"`
 	Worker      string            `json:"worker,omitempty" doc:"that is asking the model"`
 	Attempts    int               `json:"attempts,omitempty" doc:"takeovers since the last progress"`
 	AcceptedAt  time.Time         `json:"accepted_at"`
@@ -67,7 +69,7 @@ func wireRun(r console.Run) Run {
 		RunID: r.ID, Namespace: r.Namespace, Kind: r.Kind, Name: r.Name, Digest: r.Digest, Status: r.Status, Seq: r.Seq,
 		Waiting: r.Waiting, Input: r.Input, Output: r.Output, Error: r.Error, Labels: r.Labels, Trigger: r.Trigger,
 		Principal: r.Principal, ParentRunID: r.ParentRunID, ParentItem: r.ParentItem,
-		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens, Worker: r.ClaimWorker, Attempts: r.Attempts,
+		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens, Cost: r.CostMicroUSD, CostGuess: r.CostEstimatedMicroUSD, Worker: r.ClaimWorker, Attempts: r.Attempts,
 		AcceptedAt: r.AcceptedAt, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: orNil(r.EndedAt),
 		Callback: wireCallback(r.Callback), Known: wireKnown(r.Known),
 	}

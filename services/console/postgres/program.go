@@ -19,7 +19,7 @@ import (
 const programRuns = `
 SELECT p.run_id, p.namespace, 'program', p.name, '', p.status, p.version + 1, '', p.input, p.output, p.error,
        p.labels, NULL::json, p.principal, '', '',
-       0::bigint, 0::bigint, 0::bigint, '', 0::bigint, NULL::timestamptz, 0,
+       0::bigint, 0::bigint, 0::bigint, 0::bigint, 0::bigint, '', 0::bigint, NULL::timestamptz, 0,
        p.created_at, p.created_at, p.updated_at, p.ended_at, true
   FROM console.programs p`
 

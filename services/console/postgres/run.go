@@ -20,13 +20,13 @@ const (
 	takenRuns = `
 SELECT r.run_id, r.namespace, r.kind, r.name, r.digest, r.status, r.seq, r.waiting, r.input, r.output, r.error,
        r.labels, r.trigger, r.principal, coalesce(r.parent_run_id, ''), coalesce(r.parent_item, ''),
-       r.model_calls, r.tool_calls, r.tokens, coalesce(r.claim_worker, ''), r.claim_epoch, r.claim_at, r.attempts,
+       r.model_calls, r.tool_calls, r.tokens, r.cost_micro_usd, r.cost_estimated_micro_usd, coalesce(r.claim_worker, ''), r.claim_epoch, r.claim_at, r.attempts,
        r.accepted_at, r.created_at, r.updated_at, r.ended_at, true AS announced
   FROM runner.v_runs r`
 	queuedRuns = `
 SELECT d.run_id COLLATE "default", d.namespace, d.ref_kind, d.ref_name, d.ref_digest, 'queued', 0::bigint, '', d.input, NULL::json, NULL::json,
        d.labels, json_build_object('kind', d.source_kind, 'name', d.source_name, 'id', d.delivery_id), d.principal, '', '',
-       0::bigint, 0::bigint, 0::bigint, '', 0::bigint, NULL::timestamptz, 0,
+       0::bigint, 0::bigint, 0::bigint, 0::bigint, 0::bigint, '', 0::bigint, NULL::timestamptz, 0,
        d.accepted_at, d.accepted_at, d.accepted_at, NULL::timestamptz, d.announced_at IS NOT NULL
   FROM trigger.v_deliveries d`
 )
@@ -136,7 +136,7 @@ func scanRun(row pgx.CollectableRow) (console.Run, error) {
 	)
 	err := row.Scan(&r.ID, &r.Namespace, &r.Kind, &r.Name, &r.Digest, &r.Status, &r.Seq, &r.Waiting, &input, &output, &problem,
 		&labels, &trigger, &r.Principal, &r.ParentRunID, &r.ParentItem,
-		&r.ModelCalls, &r.ToolCalls, &r.Tokens, &r.ClaimWorker, &r.ClaimEpoch, &claimAt, &r.Attempts,
+		&r.ModelCalls, &r.ToolCalls, &r.Tokens, &r.CostMicroUSD, &r.CostEstimatedMicroUSD, &r.ClaimWorker, &r.ClaimEpoch, &claimAt, &r.Attempts,
 		&accepted, &made, &updated, &endedAt, &r.Announced)
 	if err != nil {
 		return console.Run{}, err
