@@ -85,6 +85,9 @@ type ServiceSettings struct {
 
 	ToolsMCPCommands []string `name:"tools-mcp-commands" group:"services" placeholder:"PROGRAM" help:"Programs that MCP server definitions may start on this machine, as they write them: /usr/bin/node. An interpreter starts whatever it is told to; * allows every program. Default: none. Repeatable."`
 
+	ToolsHostRate        []string `group:"services" placeholder:"HOST=RATE" help:"How many requests of tools to a host begin in a time, of all workers together: api.example.com=10/s. Every tools process must say the same. Repeatable."`
+	ToolsHostConcurrency []string `group:"services" placeholder:"HOST=N" help:"How many requests of tools to a host are under way at once, of all workers together: api.example.com=4. Every tools process must say the same. Repeatable."`
+
 	EgressAllow      []string `group:"services" placeholder:"CIDR" help:"Address ranges that tools, models and notices may reach although they are not public: 10.0.0.0/8. Repeatable."`
 	EgressAllowHosts bool     `group:"services" default:"true" negatable:"" help:"Let definitions name hosts (allowHosts) that may be reached although their addresses are private. On by default."`
 
@@ -123,8 +126,9 @@ func (s ServiceSettings) Validate() error {
 	if s.BodyTimeout < time.Second || s.BodyTimeout > time.Hour {
 		errs = append(errs, fmt.Errorf("--body-timeout is %s, want 1s to 1h", s.BodyTimeout))
 	}
-	_, err := s.egress()
-	return errors.Join(append(errs, err)...)
+	_, err := s.hostLimits()
+	_, egressErr := s.egress()
+	return errors.Join(append(errs, err, egressErr)...)
 }
 
 // egress is how the process may reach other machines.

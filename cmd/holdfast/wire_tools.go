@@ -39,8 +39,12 @@ func (p *process) addTools() {
 		if err != nil {
 			return nil, err
 		}
+		limits, err := p.services.hostLimits()
+		if err != nil {
+			return nil, err
+		}
 		store := postgres.New(pool)
-		svc, err = tools.New(tools.Config{Worker: worker, Pools: p.services.ToolsPools, Slots: p.services.ToolsSlots, KeyRetention: p.services.ToolsKeyRetention}, tools.Deps{
+		svc, err = tools.New(tools.Config{Worker: worker, Pools: p.services.ToolsPools, Slots: p.services.ToolsSlots, KeyRetention: p.services.ToolsKeyRetention, HostLimits: limits}, tools.Deps{
 			Store:     store,
 			Controls:  store,
 			Reader:    store,

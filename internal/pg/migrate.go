@@ -94,7 +94,9 @@ func migrateSchema(ctx context.Context, db *sql.DB, s Schema) error {
 	if err != nil {
 		return err
 	}
-	p, err := goose.NewProvider("", db, s.FS, goose.WithStore(store), goose.WithDisableGlobalRegistry(true))
+	// Changes that are made at the same time land in any order; each file stands by
+	// itself, so one with a smaller number may come later.
+	p, err := goose.NewProvider("", db, s.FS, goose.WithStore(store), goose.WithDisableGlobalRegistry(true), goose.WithAllowOutofOrder(true))
 	if err != nil {
 		return err
 	}

@@ -83,6 +83,10 @@ func inHostForm(h string) bool {
 func (t *Tool) checkOutgoing(d *decoder, s spot) {
 	t.TLS.check(d, s.at("tls"))
 	d.allowHosts(s.at("allowHosts"), t.AllowHosts)
+	t.Limits.check(d, s.at("limits"))
+	if t.Limits != nil && (t.Signal != nil || t.AnsweredByRunner() != nil) {
+		d.also(s.at("limits"), "is for tools that a worker calls")
+	}
 	switch {
 	case t.MCP != nil && t.TLS != nil:
 		d.also(s.at("tls"), "belongs into the MCPServer: the tools of a server share its connection")

@@ -3,6 +3,7 @@ package spec
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 const outgoingTool = `apiVersion: holdfast/v1
@@ -18,6 +19,7 @@ spec:
 func TestParse_Outgoing(t *testing.T) {
 	t.Parallel()
 	docs, err := Parse("t.yaml", []byte(outgoingTool+`  outputSchema: {type: object, required: [id]}
+  limits: {rate: 100/m, concurrency: 3}
   allowHosts: [billing.internal, "10.1.2.3:8080", "[fd00::1]:443", "[fd00::1]"]
   tls: {ca: {file: /ca.pem}, serverName: api.internal, minVersion: "1.3", cert: {env: CERT}, key: {env: KEY}}
 `))
@@ -25,6 +27,12 @@ func TestParse_Outgoing(t *testing.T) {
 		t.Fatal(err)
 	}
 	tool := docs[0].Tool
+	if raw, err := tool.Limits.Rate.MarshalJSON(); err != nil || string(raw) != `"100/m"` {
+		t.Errorf("the rate is written as %s, %v", raw, err)
+	}
+	if tool.Limits.Rate != (Rate{100, time.Minute}) || tool.Limits.Rate.Every() != 600*time.Millisecond || tool.Limits.Concurrency != 3 {
+		t.Errorf("limits %+v", tool.Limits)
+	}
 	if tool.OutputSchema == nil || len(tool.AllowHosts) != 4 || tool.TLS.Key.Env != "KEY" || tool.TLS.MinVersion != TLS13 {
 		t.Errorf("read %+v, tls %+v", tool, tool.TLS)
 	}
@@ -39,7 +47,7 @@ func TestParse_OutgoingAbsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw := docs[0].Body
-	for _, field := range []string{"outputSchema", "allowHosts", "tls"} {
+	for _, field := range []string{"outputSchema", "limits", "allowHosts", "tls"} {
 		if strings.Contains(string(raw), field) {
 			t.Errorf("%s is in %s", field, raw)
 		}
@@ -49,6 +57,14 @@ func TestParse_OutgoingAbsent(t *testing.T) {
 func TestParse_OutgoingBadValues(t *testing.T) {
 	t.Parallel()
 	for lines, want := range map[string]string{
+		"  limits: {rate: 10}":                             "spec.limits.rate: expected text",
+		"  limits: {rate: 10/d}":                           `"10/d" is not a rate`,
+		"  limits: {rate: 0/s}":                            `"0/s" is not a rate`,
+		"  limits: {rate: +1/s}":                           `"+1/s" is not a rate`,
+		"  limits: {rate: 100001/s}":                       "is not a rate",
+		"  limits: {concurrency: -1}":                      "spec.limits.concurrency",
+		"  limits: {}":                                     "limits nothing",
+		"  limits: {rates: 1/s}":                           `did you mean "rate"`,
 		"  tls: {}":                                        "says nothing",
 		"  tls: {minVersion: \"1.1\"}":                     "spec.tls.minVersion",
 		"  tls: {minVersion: 1.3}":                         "quote it",

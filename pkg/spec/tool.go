@@ -46,6 +46,8 @@ type Tool struct {
 	// call; of an act that happened the model is told that the answer has another
 	// shape.
 	OutputSchema *Schema `json:"outputSchema,omitempty"`
+	// Limits are of all workers together; none by default.
+	Limits *Limits `json:"limits,omitempty"`
 	// AllowHosts lists hosts that may be reached although their addresses are
 	// private: "billing.internal", "10.1.2.3:8080".
 	AllowHosts []string `json:"allowHosts,omitempty"`

@@ -16,6 +16,7 @@ type Situation struct {
 	Pending   []Pending
 	Approvals []Approval // open ones of this run
 	Held      []Held     // calls of this run that a stop holds
+	Delayed   []Delayed  // calls of this run that nobody works on now
 	Workers   []Worker   // of runner and tools
 	Now       time.Time  // by the database's clock
 }
@@ -37,6 +38,23 @@ type Held struct {
 	By     string
 	Note   string
 	Since  time.Time
+}
+
+// Delayed is a call that waits for its turn, or for its next attempt.
+type Delayed struct {
+	CallID   events.CallID
+	Limit    string // whose turn; empty for the next attempt
+	Attempts int    // so far
+	Error    string // of the last one
+	NextAt   time.Time
+}
+
+// String says what it waits for.
+func (d Delayed) String() string {
+	if d.Limit != "" {
+		return fmt.Sprintf("for its turn under %s, next at %s", d.Limit, at(d.NextAt))
+	}
+	return fmt.Sprintf("tried %d times, again at %s: %s", d.Attempts, at(d.NextAt), d.Error)
 }
 
 // String says whose stop it is, since when and why.
@@ -171,6 +189,8 @@ func (s Situation) waits() []Wait {
 				w.Phrase += ": waiting for callback until " + at(p.Awaited)
 			} else if h, ok := s.held(p); ok {
 				w.Phrase += ", " + h.String()
+			} else if d, ok := s.delayed(p); ok {
+				w.Phrase += ", " + d.String()
 			} else {
 				w.Phrase += s.queue(p)
 			}
@@ -216,6 +236,15 @@ func (s Situation) held(p Pending) (Held, bool) {
 		}
 	}
 	return Held{}, false
+}
+
+func (s Situation) delayed(p Pending) (Delayed, bool) {
+	for _, d := range s.Delayed {
+		if p.Item == "call/"+string(d.CallID) {
+			return d, true
+		}
+	}
+	return Delayed{}, false
 }
 
 func rank(kind string) int {

@@ -67,6 +67,19 @@ func TestWhy(t *testing.T) {
 			want:      "waiting for tool propose_price since 2026-03-05 02:14:00 UTC, held by the stop of maria since 2026-03-05 02:14:00 UTC: wrong prices",
 			wantKinds: []string{"tool"},
 		},
+		"waits for its turn": {
+			in: Situation{Run: run("waiting"), Workers: all, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "pay", Since: t0}},
+				Delayed: []Delayed{{CallID: "x", Limit: "the limit of the tool: 10/s", NextAt: t0}}},
+			want:      "waiting for tool pay since 2026-03-05 02:14:00 UTC, for its turn under the limit of the tool: 10/s, next at 2026-03-05 02:14:00 UTC",
+			wantKinds: []string{"tool"},
+		},
+		"waits for the next attempt": {
+			in: Situation{Run: run("waiting"), Workers: all, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "pay", Since: t0}},
+				Delayed: []Delayed{{CallID: "x", Attempts: 3, Error: "pay.example.com failed 5 times in a row, so nothing is sent to it for 30s", NextAt: t0}}},
+			want: "waiting for tool pay since 2026-03-05 02:14:00 UTC, tried 3 times, again at 2026-03-05 02:14:00 UTC: pay.example.com failed 5 times in a row, " +
+				"so nothing is sent to it for 30s",
+			wantKinds: []string{"tool"},
+		},
 		"waits for a tool that no worker takes": {
 			in:   Situation{Run: run("waiting"), Workers: dead, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "propose_price", Since: t0}}},
 			want: "waiting for tool propose_price since 2026-03-05 02:14:00 UTC, no tools worker is alive", wantKinds: []string{"tool"},

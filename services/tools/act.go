@@ -47,6 +47,15 @@ func (s *Service) begin(ctx context.Context, j *job, d Decision) (err error) {
 	if err := failpoint.Hit(failBegin, j.failKey()); err != nil {
 		return err
 	}
+	opened := ""
+	if d.From.Epoch > 0 {
+		opened = in.EffectID
+	}
+	release, ok, err := s.turn(ctx, j, opened)
+	if err != nil || !ok {
+		return err
+	}
+	defer release()
 	acted := false
 	defer func() {
 		if in.AttemptID == "" {
@@ -74,6 +83,7 @@ func (s *Service) begin(ctx context.Context, j *job, d Decision) (err error) {
 	acted = true
 	started := s.now()
 	out := s.act(ctx, j, in.EffectID)
+	release()
 	out.Receipt.StartedAt, out.Receipt.DurationMs = started.UTC(), s.now().Sub(started).Milliseconds()
 	if err := failpoint.Hit(failActed, j.failKey()); err != nil {
 		return err

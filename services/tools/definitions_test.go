@@ -192,7 +192,7 @@ func (d definitions) Tool(_ context.Context, _ string, digest events.Digest) (*s
 }
 
 var defs = sync.OnceValue(func() definitions {
-	docs, err := spec.Parse("tools.yaml", []byte(toolYAML+probeEndYAML+replyYAML+matrixYAML()+outputYAML))
+	docs, err := spec.Parse("tools.yaml", []byte(toolYAML+probeEndYAML+replyYAML+matrixYAML()+outputYAML+limitYAML))
 	if err != nil {
 		panic(err)
 	}

@@ -30,6 +30,8 @@ type Plan struct {
 	Policy  string // in doubt: DoubtRetry, DoubtAsk, DoubtFail or DoubtProbe
 	Pool    string
 	Timeout time.Duration
+	// Limits are those of the tool; nil for none.
+	Limits *spec.Limits
 	// Retry is when and how often it is tried again; without Waits, quickRetry.
 	Retry Retry
 	// ReplyWithin is how long a result may be awaited that is posted later; zero:
@@ -70,7 +72,7 @@ const (
 // an approval condition reads as run (spec.RunFacts); without it a condition
 // that reads it asks.
 func MakePlan(t *spec.Tool, c events.CallTool, run json.RawMessage) Plan {
-	p := Plan{Class: Class(t.Effect), Key: c.Key, Pool: t.Pool, Timeout: t.Timeout.Std()}
+	p := Plan{Class: Class(t.Effect), Key: c.Key, Pool: t.Pool, Timeout: t.Timeout.Std(), Limits: t.Limits}
 	if p.Pool == "" {
 		p.Pool = defaultPool
 	}

@@ -92,8 +92,17 @@ func (p Plan) lookAgain(e Effect, now time.Time) (wait time.Duration, over bool)
 // nothing outside, and only one result counts for an epoch.
 func (s *Service) probe(ctx context.Context, j *job, e Effect) error {
 	l := Look{ID: "p-" + newAttemptID(), EffectID: e.ID, Epoch: e.Claim.Epoch, CallID: j.c.CallID, Worker: s.worker}
+	lookup := *j
+	if p := j.plan.Probe; p != nil {
+		lookup.tool = p.Lookup(j.tool)
+	}
+	release, ok, err := s.turn(ctx, &lookup, e.ID)
+	if err != nil || !ok {
+		return err
+	}
 	var result json.RawMessage
 	l.Receipt, result = s.look(ctx, j)
+	release()
 	if err := failpoint.Hit(failLooked, j.failKey()); err != nil {
 		return err
 	}

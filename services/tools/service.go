@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 // Config of the service.
@@ -26,6 +27,8 @@ type Config struct {
 	// KeyRetention is how long a key is kept after its effect ended, then it is
 	// a tombstone; zero means 400 days.
 	KeyRetention time.Duration
+	// HostLimits bound requests to hosts, by name, of all workers together.
+	HostLimits map[string]spec.Limits
 }
 
 // Validate reports every problem of the configuration.
@@ -101,6 +104,7 @@ type Service struct {
 	replies    Replies
 	publicURL  func() string
 	retention  time.Duration
+	hostLimits map[string]spec.Limits
 	tools      Definitions
 	listing    Listing
 	offers     Offers
@@ -140,7 +144,7 @@ func New(c Config, d Deps) (*Service, error) {
 	}
 	return &Service{
 		worker: c.Worker, pools: c.Pools, slots: c.Slots, sweepEvery: c.SweepEvery,
-		store: d.Store, controls: d.Controls, reader: d.Reader, once: d.Once, stops: d.Stops, replies: d.Replies, publicURL: d.PublicURL, retention: c.KeyRetention, tools: d.Tools, listing: d.Listing, offers: d.Offers, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
+		store: d.Store, controls: d.Controls, reader: d.Reader, once: d.Once, stops: d.Stops, replies: d.Replies, publicURL: d.PublicURL, retention: c.KeyRetention, hostLimits: c.HostLimits, tools: d.Tools, listing: d.Listing, offers: d.Offers, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
 		heart: d.Heart, consume: d.Consume, kick: d.Kick, log: d.Log, now: time.Now, attempts: newAttempts(),
 	}, nil
 }

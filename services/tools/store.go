@@ -52,6 +52,7 @@ type Store interface {
 	// stop held which has ended.
 	Due(ctx context.Context, limit int) ([]Call, error)
 	Probes
+	Turns
 }
 
 // Attempt names one attempt at a call.

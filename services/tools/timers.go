@@ -19,12 +19,8 @@ func (s *Service) Wake(ctx context.Context) error {
 			return fmt.Errorf("take due calls: %w", err)
 		}
 		for _, c := range calls {
-			m, err := again(c, fmt.Sprintf("w%d", s.now().UnixMilli()))
-			if err != nil {
+			if err := s.sendAgain(ctx, c, fmt.Sprintf("w%d", s.now().UnixMilli())); err != nil {
 				return err
-			}
-			if err := s.bus.Publish(ctx, m); err != nil {
-				return fmt.Errorf("send call %s again: %w", c.ID, err)
 			}
 			s.log.DebugContext(ctx, "call sent again", telemetry.KeyCallID, c.ID)
 		}

@@ -87,7 +87,16 @@ func (s *Service) Try(ctx context.Context, t Trial) (Tried, error) {
 	began := s.now()
 	if j.plan.Class == ClassRead {
 		j.discard = true
+		release, _, err := s.turn(ctx, j, "")
+		if wait, again := fault.Wait(err); again && wait > 0 {
+			out.Status, out.Error = TriedAgain, problem(CodeUnavailable, "nothing was sent: %v, for %s", err, wait.Round(time.Millisecond))
+			return out, nil
+		}
+		if err != nil {
+			return Tried{}, err
+		}
 		o := s.act(ctx, j, "")
+		release()
 		out.Status, out.Result, out.Error, out.Receipt = statusOfRead(o.Verdict), o.Result, o.Error, &o.Receipt
 		out.Took = s.now().Sub(began)
 		return out, nil

@@ -69,6 +69,12 @@ SELECT call_id, stop_id, principal, note, since
  WHERE run_id = $1 AND namespace = $2 AND ended_at IS NULL
  ORDER BY call_id LIMIT 1000`
 
+const delayedOfRun = `
+SELECT call_id, coalesce(limited_by, ''), attempts, left(coalesce(error, ''), 300), next_at
+  FROM tools.v_delayed
+ WHERE run_id = $1 AND namespace = $2
+ ORDER BY call_id LIMIT 1000`
+
 // A worker that stopped has the beat '-infinity', which has no age.
 const workers = `
 SELECT service, name, extract(epoch FROM clock_timestamp() - beat)::float8, started_at, pools
@@ -97,6 +103,10 @@ func (s *Store) Situation(ctx context.Context, namespace string, id events.RunID
 	})
 	b.Queue(heldOfRun, id, namespace).Query(func(rows pgx.Rows) (err error) {
 		out.Held, err = pgx.CollectRows(rows, pgx.RowToStructByPos[console.Held])
+		return err
+	})
+	b.Queue(delayedOfRun, id, namespace).Query(func(rows pgx.Rows) (err error) {
+		out.Delayed, err = pgx.CollectRows(rows, pgx.RowToStructByPos[console.Delayed])
 		return err
 	})
 	b.Queue(workers).Query(func(rows pgx.Rows) (err error) {

@@ -277,5 +277,9 @@ func (s *Store) Due(ctx context.Context, limit int) ([]tools.Call, error) {
 		return nil, err
 	}
 	reads, err := calls(s.pool.Query(ctx, dueReadsSQL, limit))
-	return append(effects, reads...), err
+	if err != nil {
+		return nil, err
+	}
+	turns, err := calls(s.pool.Query(ctx, dueTurnsSQL, limit))
+	return append(append(effects, reads...), turns...), err
 }

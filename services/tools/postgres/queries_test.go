@@ -26,6 +26,8 @@ func TestQueriesPrepare(t *testing.T) {
 		"listEffects": listEffectsSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
 		"standing": standingSQL, "putStop": putStopSQL, "sameStop": sameStopSQL, "endStop": endStopSQL, "getStop": getStopSQL, "listStops": listStopsSQL, "release": releaseSQL,
 		"keepArtifact": keepArtifactSQL, "listArtifacts": listArtifactsSQL, "getArtifact": getArtifactSQL, "runArtifact": runArtifactSQL,
+		"lockLimits": lockLimitsSQL, "usage": usageSQL, "startLimit": startLimitSQL, "useLimit": useLimitSQL, "dropUses": dropUsesSQL, "dropWait": dropWaitSQL,
+		"waitTurn": waitTurnSQL, "endUse": endUseSQL, "nextTurns": nextTurnsSQL, "dueTurns": dueTurnsSQL,
 		"keepTicket": keepTicketSQL, "await": awaitSQL, "replied": repliedSQL, "awaited": awaitedSQL, "effectByID": effectByIDSQL, "reply": replySQL, "takeReply": takeReplySQL,
 		"endOfRun": endOfRunSQL, "endedRun": endedRunSQL,
 	})
@@ -46,7 +48,7 @@ func TestRoles(t *testing.T) {
 				t.Errorf("%s may run %s", role, q)
 			}
 		}
-		for _, view := range []string{"v_effects", "v_calls", "v_landed", "v_workers", "v_artifacts", "v_stops", "v_held", "v_awaited"} {
+		for _, view := range []string{"v_effects", "v_calls", "v_landed", "v_workers", "v_artifacts", "v_stops", "v_held", "v_delayed", "v_awaited"} {
 			if _, err := pool.Exec(t.Context(), "SELECT count(*) FROM tools."+view); err != nil {
 				t.Errorf("%s cannot read %s: %v", role, view, err)
 			}
