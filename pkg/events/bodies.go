@@ -136,8 +136,11 @@ type ChildCompleted struct {
 	Item   string          `json:"item"`
 	Child  RunID           `json:"child"`
 	Status string          `json:"status"`
-	Output json.RawMessage `json:"output,omitempty"`
-	Error  *Problem        `json:"error,omitempty"`
+	Output json.RawMessage `json:"output,omitempty"` // absent with OutputRef
+	// OutputRef is set in a message whose output does not fit one. The row of the
+	// parent has the output itself.
+	OutputRef *BlobRef `json:"output_ref,omitempty"`
+	Error     *Problem `json:"error,omitempty"`
 	// Shown is what the model reads instead of an output that is too long; in
 	// the row of a call's child only.
 	Shown json.RawMessage `json:"shown,omitempty"`

@@ -23,6 +23,9 @@ const (
 	FactSleepStarted    = "sleep_started"
 	FactChildStarted    = "child_started"
 	FactQuestionAsked   = "question_asked"
+	FactItemsStarted    = "items_started"
+	FactStepSkipped     = "step_skipped"
+	FactItemRetried     = "item_retried"
 	FactCancelRequested = "cancel_requested" // body: Cancelling
 	FactPaused          = "paused"
 	FactResumed         = "resumed"
@@ -159,6 +162,8 @@ type AskedCall struct {
 	Wait       *SignalWait     `json:"wait,omitempty"`        // RouteWait, and RouteHold of such a call
 	// Builtin names the runner's built-in that the call is of, whatever its route.
 	Builtin string `json:"builtin,omitempty"`
+	// Step is set for a call that a flow's step makes; then no model asked for it.
+	Step *StepCall `json:"step,omitempty"`
 }
 
 // SignalWait is what a call waits for.

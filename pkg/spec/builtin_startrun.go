@@ -16,7 +16,7 @@ const (
 	DefaultMaxChildren = 10
 	maxMaxChildren     = 100
 	maxStartable       = 20
-	// MaxRunDepth is how many runs may be above one that a call starts.
+	// MaxRunDepth is how many runs may be above one that a call or a flow's step starts.
 	MaxRunDepth = 5
 )
 

@@ -23,23 +23,34 @@ type Flow struct {
 	Callback *Callback `json:"callback,omitempty"`
 }
 
-// Step starts one agent, once or for each item of a list.
+// Step does one thing, once or for each item of a list: it runs an agent or
+// another flow, calls a tool, asks a person, or sleeps.
 type Step struct {
-	Name  string `json:"name"`
-	Agent string `json:"agent"`
-	// ForEach names the list, ${input...} or ${steps...}; nil starts one run.
+	Name string `json:"name"`
+	// Exactly one of Agent, Flow, Tool, Approval and Sleep.
+	Agent    string        `json:"agent,omitempty"`
+	Flow     string        `json:"flow,omitempty"`
+	Tool     string        `json:"tool,omitempty"`
+	Approval *StepQuestion `json:"approval,omitempty"`
+	Sleep    *StepPause    `json:"sleep,omitempty"`
+	// When is a condition over input and steps, decided when the step could begin;
+	// false skips the step. nil always runs it.
+	When *Condition `json:"when,omitempty"`
+	// ForEach names the list, ${input...} or ${steps...}; nil is one item.
 	ForEach *Template `json:"forEach,omitempty"`
-	// Limit is how many items run at the same time; 1 without ForEach.
+	// Limit is how many items are open at the same time; 1 without ForEach.
 	Limit int64 `json:"limit"`
 	// Needs names the steps that must have ended before this one starts.
 	Needs []string `json:"needs,omitempty"`
 	// Input is over ${input...}, ${item...} (with ForEach) and
 	// ${steps.<name>.output} or, for a step with forEach, .outputs (a list in the
-	// order of the items, null where one failed) and .failures (a list of item,
-	// status and error). Only steps that this one needs, directly or not, can be
-	// read. Default: the item, or the flow's input.
-	Input     *Template `json:"input"`
-	OnFailure string    `json:"onFailure"` // OnFailureFail (default) or OnFailureContinue
+	// order of the items, null where one failed); .failures is a list of item,
+	// status and error, .skipped is true or false. Only steps that this one needs,
+	// directly or not, can be read. Default: the item, or the flow's input. It is
+	// what a run starts with, the arguments of a tool, or what a person is shown.
+	Input     *Template  `json:"input,omitempty"`
+	OnFailure string     `json:"onFailure"` // OnFailureFail (default) or OnFailureContinue
+	Retry     *StepRetry `json:"retry,omitempty"`
 }
 
 func (f *Flow) fill() {
@@ -54,7 +65,8 @@ func (f *Flow) fill() {
 		if st.OnFailure == "" {
 			st.OnFailure = OnFailureFail
 		}
-		if st.Input == nil {
+		st.fillKind()
+		if st.Input == nil && st.Sleep == nil {
 			st.Input = mustTemplate(`"${input}"`)
 			if st.ForEach != nil {
 				st.Input = mustTemplate(`"${item}"`)
@@ -82,13 +94,10 @@ func (f *Flow) check(d *decoder, s spot) {
 		return
 	}
 	var known []string
-	for i, st := range f.Steps {
-		at := steps.at(i)
+	for i := range f.Steps {
+		at, st := steps.at(i), &f.Steps[i]
 		d.require(at.at("name"), st.Name != "", "a name")
-		d.require(at.at("agent"), st.Agent != "", "the name of an Agent")
-		if st.Agent != "" {
-			d.name(at.at("agent"), st.Agent)
-		}
+		st.checkKind(d, at)
 		if st.Name == "" {
 			continue
 		}
@@ -142,8 +151,11 @@ func (f *Flow) checkStep(d *decoder, s spot, st *Step) {
 	} else if st.Limit != 1 {
 		d.fail(s.at("limit"), "only a step with forEach has a limit")
 	}
-	d.roots(st.Input, roots...)
-	f.checkReads(d, st, st.Input)
+	for _, t := range st.templates() {
+		d.roots(t, roots...)
+		f.checkReads(d, st, t)
+	}
+	d.compile(s.at("when"), st.When, "input", "steps")
 }
 
 // checkReads checks that ${steps...} names a step that is surely over.
@@ -162,7 +174,7 @@ func (f *Flow) checkReads(d *decoder, st *Step, t *Template) {
 		case !before[source.Name]:
 			d.also(at.at, "${%s}: step %s may not be over; add it to needs", p, source.Name)
 		default:
-			members := []string{"output", "outputs", "failures"}
+			members := []string{"output", "outputs", "failures", "skipped"}
 			if source.ForEach != nil {
 				members = members[1:]
 			}
@@ -253,13 +265,4 @@ func (f *Flow) cycle() []string {
 		}
 	}
 	return nil
-}
-
-// References names the agents that the flow starts.
-func (f *Flow) References() []Reference {
-	var refs []Reference
-	for i, st := range f.Steps {
-		refs = append(refs, Reference{Kind: KindAgent, Name: st.Agent, Field: fmt.Sprintf("spec.steps[%d].agent", i)})
-	}
-	return refs
 }

@@ -43,8 +43,9 @@ type form struct {
 
 // piece is literal text, or a path when that is set.
 type piece struct {
-	text string
-	path *Path
+	text  string
+	path  *Path
+	value json.RawMessage // of the path, when With has found it
 }
 
 // ParseTemplate reads a template from JSON.
@@ -259,7 +260,7 @@ func (t *Template) Text(values map[string]json.RawMessage) (string, error) {
 func (f *form) render(w *limited, values map[string]json.RawMessage) error {
 	switch {
 	case f.isText && len(f.pieces) == 1 && f.pieces[0].path != nil:
-		raw, err := f.pieces[0].path.find(values)
+		raw, err := f.pieces[0].find(values)
 		if err != nil {
 			return err
 		}
@@ -307,7 +308,7 @@ func renderText(w *limited, pieces []piece, values map[string]json.RawMessage, a
 	for _, p := range pieces {
 		text := p.text
 		if p.path != nil {
-			raw, err := p.path.find(values)
+			raw, err := p.find(values)
 			if err != nil {
 				return err
 			}

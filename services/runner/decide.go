@@ -77,6 +77,7 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 		return Decision{State: s, Recorded: true}, nil
 	}
 	d := &decision{state: s.Clone(), cause: in.Cause, worker: worker, now: now}
+	d.state.committed = s.Seq
 	var err error
 	switch {
 	case in.Tool != nil && s.owesCallback() && in.Tool.CallID == s.callbackID():
@@ -91,6 +92,8 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 		err = d.tool(*in.Tool)
 	case in.Decided != nil:
 		err = d.decided(*in.Decided)
+	case in.Child != nil && s.Items[in.Child.Item] == nil && s.wasItem(in.Child.Item):
+		err = d.late(in)
 	case in.Child != nil && s.Items[in.Child.Item] == nil:
 		err = fmt.Errorf("child item %q: %w", in.Child.Item, errStranger)
 	case in.Child != nil:
@@ -129,9 +132,12 @@ func (d *decision) start(s Start) error {
 }
 
 func (d *decision) tool(t events.ToolCompleted) error {
-	c, ok := d.state.Calls[t.CallID]
+	c, ok := d.state.call(t.CallID)
 	if !ok {
 		return fmt.Errorf("call %s: %w", t.CallID, errStranger)
+	}
+	if c.State == callDone && c.Step != nil {
+		return d.late(Input{Type: events.TypeToolCompleted, Original: t}) // its item is over
 	}
 	if c.State == callDone && c.Done != nil && c.Done.Status != events.CallUnknown {
 		return d.late(Input{Type: events.TypeToolCompleted, Original: t}) // the model has read the first result
@@ -146,7 +152,7 @@ func (d *decision) tool(t events.ToolCompleted) error {
 func (d *decision) answeredAfter(c *Call) bool { return c.Turn < len(d.state.Turns)-1 }
 
 func (d *decision) decided(a events.ApprovalDecision) error {
-	c, ok := d.state.Calls[a.CallID]
+	c, ok := d.state.call(a.CallID)
 	if !ok {
 		return fmt.Errorf("approval %s: %w", a.ApprovalID, errStranger)
 	}

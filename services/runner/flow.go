@@ -8,23 +8,29 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
-// advanceFlow adds what follows for a flow's run: the next window of a step's
-// children, or the end.
+// advanceFlow adds what follows for a flow's run: a step that begins or is
+// skipped, the next window of a step's items, another attempt, or the end.
 func (d *decision) advanceFlow(plan *Plan) (more bool, err error) {
 	s := d.state
-	for i, step := range plan.Flow.Steps {
+	for i := range plan.Flow.Steps {
+		step := &plan.Flow.Steps[i]
 		st := s.Steps[step.Name]
-		switch {
-		case st == nil:
+		if st == nil {
 			if !s.needsMet(step) {
 				continue
 			}
-			return d.beginStep(i, step)
-		case st.Started < st.Total && st.Started-st.Ended < window(step):
-			return d.startWindow(i, step, st)
+			return d.beginStep(plan, i)
+		}
+		if again, ok := s.failedToRetry(step, st); ok {
+			return true, d.add(events.FactItemRetried, s.retryItem(step, again, d.now), false)
+		}
+		switch {
 		case st.Failed > 0 && step.OnFailure == spec.OnFailureFail:
-			return false, d.add(events.FactFailed, events.Ending{Output: s.flowOutput(plan), Error: &events.Problem{
-				Code: "step_failed", Message: fmt.Sprintf("step %s: %d of %d runs failed", step.Name, st.Failed, st.Total)}}, false)
+			return false, d.fail(plan, "step_failed", fmt.Sprintf("step %s: %d of %d items failed%s", step.Name, st.Failed, st.Total, s.firstFailure(st)))
+		case len(st.due) > 0:
+			return d.restartItem(plan, i, st)
+		case st.Started < st.Total && st.Started-st.Ended < window(step):
+			return d.startWindow(plan, i, st)
 		}
 	}
 	for _, step := range plan.Flow.Steps {
@@ -32,12 +38,31 @@ func (d *decision) advanceFlow(plan *Plan) (more bool, err error) {
 			return false, nil
 		}
 	}
-	return false, d.add(events.FactCompleted, events.Ending{Output: s.flowOutput(plan)}, false)
+	out, err := s.flowOutput(plan)
+	if err != nil {
+		return false, d.fail(plan, "output_too_large", err.Error())
+	}
+	return false, d.add(events.FactCompleted, events.Ending{Output: out}, false)
 }
 
-func window(step spec.Step) int { return max(1, int(step.Limit)) }
+// fail ends the flow. Outgoing takes back what its open items have not begun:
+// child runs are cancelled, questions withdrawn and calls revoked.
+func (d *decision) fail(plan *Plan, code, message string) error {
+	out, err := d.state.flowOutput(plan)
+	if err != nil {
+		out = nil // what there is does not fit; each item's own row has its part
+	}
+	return d.add(events.FactFailed, events.Ending{Output: out, Error: &events.Problem{Code: code, Message: clip(message, 2000)}}, false)
+}
 
-func (s *State) needsMet(step spec.Step) bool {
+// failStep is a step that cannot be rendered or decided: a fault of the flow.
+func (d *decision) failStep(plan *Plan, code, step string, err error) (bool, error) {
+	return false, d.fail(plan, code, fmt.Sprintf("step %s: %v", step, err))
+}
+
+func window(step *spec.Step) int { return max(1, int(step.Limit)) }
+
+func (s *State) needsMet(step *spec.Step) bool {
 	for _, need := range step.Needs {
 		if !s.stepEnded(need) {
 			return false
@@ -51,32 +76,31 @@ func (s *State) stepEnded(name string) bool {
 	return st != nil && st.Ended == st.Total
 }
 
-// roots are the values that a step's templates may read.
-func (s *State) roots() map[string]json.RawMessage {
-	steps := map[string]any{}
-	for name := range s.Steps {
-		outputs, failures := s.outputs(name)
-		view := map[string]any{"outputs": outputs, "failures": failures}
-		if len(outputs) == 1 {
-			view["output"] = outputs[0]
-		}
-		steps[name] = view
+// firstFailure says why the item that failed first did.
+func (s *State) firstFailure(st *Step) string {
+	if len(st.failed) == 0 {
+		return ""
 	}
-	return map[string]json.RawMessage{"input": s.Started.Input, "steps": mustJSON(steps)}
+	end, _ := st.ends.get(st.failed[0])
+	if end.Error == nil {
+		return fmt.Sprintf("; item %d is %s", st.failed[0], end.Status)
+	}
+	return fmt.Sprintf("; item %d: %s: %s", st.failed[0], end.Error.Code, clip(end.Error.Message, 500))
 }
 
 // outputs lists a step's results in item order; a failed item is null there and
 // stands in failures with its reason.
 func (s *State) outputs(step string) (outputs []json.RawMessage, failures []any) {
 	outputs, failures = []json.RawMessage{}, []any{}
-	for i := range s.Steps[step].Started {
-		item := s.Items[itemName(step, i)]
+	st := s.Steps[step]
+	for i := range st.Started {
 		out := json.RawMessage("null")
-		if item.Done != nil {
-			if item.Done.Status == events.StatusCompleted && len(item.Done.Output) > 0 {
-				out = item.Done.Output
-			} else {
-				failures = append(failures, map[string]any{"item": i, "status": item.Done.Status, "error": item.Done.Error})
+		if end, ok := st.ends.get(i); ok {
+			switch {
+			case end.Status != events.StatusCompleted:
+				failures = append(failures, map[string]any{"item": i, "status": end.Status, "error": end.Error})
+			case len(end.Output) > 0:
+				out = end.Output
 			}
 		}
 		outputs = append(outputs, out)
@@ -84,80 +108,30 @@ func (s *State) outputs(step string) (outputs []json.RawMessage, failures []any)
 	return outputs, failures
 }
 
-func itemName(step string, i int) string { return fmt.Sprintf("%s/%d", step, i) }
-
 // flowOutput is an object with each step's output: a list for forEach, the one
-// value otherwise.
-func (s *State) flowOutput(plan *Plan) json.RawMessage {
-	out := map[string]any{}
+// value otherwise, null for what was skipped.
+func (s *State) flowOutput(plan *Plan) (json.RawMessage, error) {
+	out, size := map[string]any{}, 0
 	for _, step := range plan.Flow.Steps {
-		if s.Steps[step.Name] == nil {
+		st := s.Steps[step.Name]
+		if st == nil {
 			continue
 		}
 		outputs, _ := s.outputs(step.Name)
+		for _, o := range outputs {
+			size += len(o)
+		}
 		switch {
 		case step.ForEach != nil:
 			out[step.Name] = outputs
 		case len(outputs) == 1:
 			out[step.Name] = outputs[0]
+		case st.Skipped:
+			out[step.Name] = nil
 		}
 	}
-	return mustJSON(out)
-}
-
-func (d *decision) beginStep(index int, step spec.Step) (bool, error) {
-	items, err := stepItems(step, d.state.roots())
-	if err != nil {
-		return false, d.add(events.FactFailed, events.Ending{Error: &events.Problem{Code: "mapping", Message: fmt.Sprintf("step %s: %v", step.Name, err)}}, false)
+	if size > spec.MaxRenderedBytes {
+		return nil, fmt.Errorf("the outputs of all items have %d bytes and a run's output at most %d; let items answer less, or keep artifacts", size, spec.MaxRenderedBytes)
 	}
-	if len(items) == 0 { // an empty list is a step that is done
-		return true, d.add(events.FactChildrenStarted, events.ChildrenStarted{Step: step.Name}, false)
-	}
-	return d.startItems(index, step, items, 0, min(window(step), len(items)))
-}
-
-func (d *decision) startWindow(index int, step spec.Step, st *Step) (bool, error) {
-	items, err := stepItems(step, d.state.roots())
-	if err != nil || len(items) != st.Total {
-		return false, fmt.Errorf("run %s step %s: the items changed from %d to %d: %w", d.state.RunID, step.Name, st.Total, len(items), err)
-	}
-	return d.startItems(index, step, items, st.Started, min(st.Total, st.Ended+window(step)))
-}
-
-// startItems adds the row that starts items from..to of a step.
-func (d *decision) startItems(index int, step spec.Step, items []json.RawMessage, from, to int) (bool, error) {
-	body := events.ChildrenStarted{Step: step.Name, Total: len(items)}
-	roots := d.state.roots()
-	for i := from; i < to; i++ {
-		roots["item"] = items[i]
-		input := json.RawMessage(`{}`)
-		if step.Input != nil {
-			rendered, err := step.Input.Render(roots)
-			if err != nil {
-				return false, d.add(events.FactFailed, events.Ending{Error: &events.Problem{Code: "mapping",
-					Message: fmt.Sprintf("input of step %s item %d: %v", step.Name, i, err)}}, false)
-			}
-			input = rendered
-		}
-		body.Children = append(body.Children, events.Child{
-			Item: itemName(step.Name, i), RunID: events.ChildRunID(d.state.RunID, d.state.Seq+1, i), Ref: d.state.Started.Steps[index], Input: input,
-		})
-	}
-	return true, d.add(events.FactChildrenStarted, body, false)
-}
-
-// stepItems are the items of a step: forEach's list, or one empty item.
-func stepItems(step spec.Step, roots map[string]json.RawMessage) ([]json.RawMessage, error) {
-	if step.ForEach == nil {
-		return []json.RawMessage{json.RawMessage("null")}, nil
-	}
-	raw, err := step.ForEach.Render(roots)
-	if err != nil {
-		return nil, fmt.Errorf("forEach: %w", err)
-	}
-	var items []json.RawMessage
-	if err := json.Unmarshal(raw, &items); err != nil {
-		return nil, fmt.Errorf("forEach is not a list: %.60s", raw)
-	}
-	return items, nil
+	return mustJSON(out), nil
 }

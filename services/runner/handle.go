@@ -178,6 +178,9 @@ func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Rece
 	if err := s.raisePool(ctx, l.State, plan, in); err != nil {
 		return nil, err
 	}
+	if err := s.fetchOutput(ctx, in.Child); err != nil {
+		return nil, err
+	}
 	d, err := Decide(l.State, plan, in, s.worker, l.Now)
 	if err != nil {
 		return nil, fault.Terminal("decide", err)
@@ -218,6 +221,11 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 	if in.Start.Broken == nil && plan.Agent != nil {
 		if _, err := spec.FirstMessage(plan.Agent, in.Start.Body.Input); err != nil {
 			in.Start.Broken = &events.Problem{Code: "prompt", Message: err.Error()}
+		}
+	}
+	if p := in.Start.Body.Parent; p != nil && in.Start.Broken == nil && plan.Flow != nil {
+		if bad := plan.Flow.Input.Validate(in.Start.Body.Input); len(bad) > 0 {
+			in.Start.Broken = &events.Problem{Code: "invalid_input", Message: clip("the input breaks the schema of the flow: "+violations(bad), 2000)}
 		}
 	}
 	before := NewState(id, m.Namespace)
@@ -345,7 +353,7 @@ func (s *Service) repeatEnd(ctx context.Context, st *State, plan *Plan, m events
 	for _, out := range o.out {
 		if out.Type == events.TypeChildCompleted {
 			out.MsgID = fmt.Sprintf("%s:r%d", out.ID, m.StreamSeq)
-			return s.bus.Publish(ctx, out)
+			return s.publish(ctx, out)
 		}
 	}
 	return nil

@@ -46,7 +46,51 @@ func (s *Service) publish(ctx context.Context, m events.Message) error {
 			return err
 		}
 	}
+	if m.Type == events.TypeChildCompleted && len(m.Data) > maxEndBytes {
+		var err error
+		if m, err = s.lightenEnd(ctx, m); err != nil {
+			return err
+		}
+	}
 	return s.bus.Publish(ctx, m)
+}
+
+// maxEndBytes is from where a child's end names its output instead of carrying
+// it: half of what a message may have by default. A release that knows no
+// reference reads what is smaller.
+const maxEndBytes = 512 << 10
+
+func (s *Service) lightenEnd(ctx context.Context, m events.Message) (events.Message, error) {
+	var end events.ChildCompleted
+	if err := events.Decode(m, &end); err != nil {
+		return m, err
+	}
+	ref := events.BlobRef{Scope: events.RunScope(end.Child), Digest: events.DigestOf(end.Output), Bytes: int64(len(end.Output))}
+	if err := s.store.PutBlob(ctx, ref, end.Output); err != nil {
+		return m, err
+	}
+	end.Output, end.OutputRef = nil, &ref
+	m.Data = mustJSON(end)
+	return m, nil
+}
+
+// fetchOutput puts a child's output that came by reference in its place. Bytes
+// that are gone make the item fail: the child was deleted meanwhile.
+func (s *Service) fetchOutput(ctx context.Context, end *events.ChildCompleted) error {
+	if end == nil || end.OutputRef == nil {
+		return nil
+	}
+	output, err := s.store.Blob(ctx, *end.OutputRef)
+	if errors.Is(err, ErrBlobGone) {
+		end.Status, end.OutputRef = events.StatusFailed, nil
+		end.Error = &events.Problem{Code: "output_gone", Message: fmt.Sprintf("the output of %s was deleted before it was read", end.Child)}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	end.Output, end.OutputRef = output, nil
+	return nil
 }
 
 func (s *Service) lighten(ctx context.Context, m events.Message) (events.Message, error) {

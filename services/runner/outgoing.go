@@ -73,6 +73,8 @@ func (o *outbox) commands() error {
 			}
 			return nil
 		})
+	case events.FactItemsStarted:
+		return decodeInto(o.f, func(b events.ItemsStarted) error { o.items(b); return nil })
 	case events.FactChildStarted:
 		return decodeInto(o.f, func(c events.ChildStarted) error { o.startChild(c.Child); return nil })
 	case events.FactQuestionAsked:
@@ -132,6 +134,9 @@ func (o *outbox) ask(c events.AskedCall) {
 		body.ExpiresAfterMs = t.ApprovalExpiresAfter.Std().Milliseconds()
 		body.ValidForMs = t.ApprovalValidFor.Std().Milliseconds()
 	}
+	if c.Step != nil && c.Step.Question != "" {
+		body.Summary, body.ToolDigest, body.ExpiresAfterMs = c.Step.Question, o.s.Started.Ref.Digest, c.Step.ExpiresAfterMs
+	}
 	o.put(events.ApprovalSubject(c.ApprovalID, events.ApprovalAsk), "ask:"+string(c.ApprovalID), events.TypeAskApproval, string(c.ApprovalID), body)
 }
 
@@ -147,7 +152,7 @@ func (o *outbox) askDoubt(c *Call, id events.ApprovalID, t events.ToolCompleted)
 }
 
 func (o *outbox) toolCompleted(t events.ToolCompleted) error {
-	c, ok := o.s.Calls[t.CallID]
+	c, ok := o.s.call(t.CallID)
 	if !ok {
 		return fmt.Errorf("call %s was never asked", t.CallID)
 	}
@@ -169,13 +174,13 @@ func (o *outbox) withdraw(id events.ApprovalID, reason string) {
 }
 
 func (o *outbox) decided(d events.ApprovalDecision) error {
-	c, ok := o.s.Calls[d.CallID]
+	c, ok := o.s.call(d.CallID)
 	if !ok {
 		return fmt.Errorf("call %s was never asked", d.CallID)
 	}
 	switch {
-	case d.Kind == events.ApprovalAction && d.Decision == events.Approve && c.Builtin != "":
-		return nil // answered by the row behind this one
+	case d.Kind == events.ApprovalAction && d.Decision == events.Approve && (c.Builtin != "" || c.onlyAsks()):
+		return nil // answered by the row behind this one, or by this one
 	case d.Kind == events.ApprovalAction && d.Decision == events.Approve:
 		o.send(c.AskedCall, approvedBy(d))
 	case d.Kind == events.ApprovalDoubt && (d.Decision == events.Happened || d.Decision == events.NotHappened || d.Decision == events.GiveUp):
@@ -234,6 +239,7 @@ func (o *outbox) ended(e events.Ending) {
 		}
 		o.cancelChild(item.RunID, "run "+string(o.s.RunID), "its parent ended")
 	}
+	o.takeBackCalls()
 	if p := o.s.Started.Parent; p != nil {
 		o.put(events.RunSubject(p.RunID, events.RunChildCompleted), "child:"+string(o.s.RunID), events.TypeChildCompleted, string(p.RunID),
 			events.ChildCompleted{RunID: p.RunID, Item: p.Item, Child: o.s.RunID, Status: o.s.End, Output: e.Output, Error: e.Error})

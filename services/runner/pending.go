@@ -82,6 +82,9 @@ func (s *State) PendingItems() []Pending {
 			out = append(out, Pending{Item: "approval/" + string(c.Doubt), Kind: pendingDoubt, Detail: c.Tool})
 		}
 	}
+	for name, a := range s.Alarms {
+		out = append(out, Pending{Item: "timer/" + name, Kind: pendingTimer, Detail: a.At.UTC().Format(time.RFC3339Nano)})
+	}
 	slices.SortFunc(out, func(a, b Pending) int { return cmp.Compare(a.Item, b.Item) })
 	return out
 }
@@ -112,6 +115,9 @@ func (s *State) Timers(cancelledAt time.Time) []Timer {
 		if c.State == callSleep {
 			out = append(out, Timer{Name: sleepTimer(c), Due: c.Until})
 		}
+	}
+	for name, a := range s.Alarms {
+		out = append(out, Timer{Name: name, Due: a.At})
 	}
 	slices.SortFunc(out, func(a, b Timer) int { return cmp.Compare(a.Name, b.Name) })
 	return out
@@ -208,4 +214,4 @@ func mustJSON(v any) json.RawMessage {
 // slash; "model" has none.
 func cutItem(item string) (kind, id string, ok bool) { return strings.Cut(item, "/") }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -33,15 +33,11 @@ func (s *Service) pin(ctx context.Context, namespace string, start *Start) (*Pla
 		if err != nil {
 			return broken(err)
 		}
-		for _, step := range flow.Steps {
-			ref, err := s.resolve(ctx, namespace, events.KindAgent, step.Agent)
-			if err != nil {
-				return broken(fmt.Errorf("step %s: %w", step.Name, err))
-			}
-			body.Steps = append(body.Steps, ref)
+		plan, err := s.pinSteps(ctx, namespace, flow, body)
+		if err != nil {
+			return broken(err)
 		}
-		body.Policies = events.DigestOf(nil)
-		return &Plan{Flow: flow}, nil
+		return plan, nil
 	}
 	agent, err := s.defs.Agent(ctx, namespace, body.Ref.Digest)
 	if err != nil {
@@ -104,8 +100,10 @@ func (s *Service) planOf(ctx context.Context, namespace string, started events.R
 	var err error
 	p := &Plan{Tools: map[string]*spec.Tool{}}
 	if started.Ref.Kind == events.KindFlow {
-		p.Flow, err = s.defs.Flow(ctx, namespace, started.Ref.Digest)
-		return p, err
+		if p.Flow, err = s.defs.Flow(ctx, namespace, started.Ref.Digest); err != nil {
+			return nil, err
+		}
+		return p, s.loadTools(ctx, namespace, started, p)
 	}
 	if p.Agent, err = s.defs.Agent(ctx, namespace, started.Ref.Digest); err != nil {
 		return nil, err
@@ -121,10 +119,8 @@ func (s *Service) planOf(ctx context.Context, namespace string, started events.R
 		p.Fallbacks = append(p.Fallbacks, NamedModel{Name: ref.Name, Model: m})
 	}
 	p.ModelName = started.Model.Name
-	for _, ref := range started.Tools {
-		if p.Tools[ref.Name], err = s.defs.Tool(ctx, namespace, ref.Digest); err != nil {
-			return nil, err
-		}
+	if err := s.loadTools(ctx, namespace, started, p); err != nil {
+		return nil, err
 	}
 	for _, ref := range started.Pools {
 		b, err := s.defs.Budget(ctx, namespace, ref.Digest)

@@ -37,8 +37,13 @@ type State struct {
 
 	Turns []Turn
 	Calls map[events.CallID]*Call
-	Items map[string]*Item // children by pending item
+	Items map[string]*Item // children by pending item; of a flow's, those that have not ended
 	Steps map[string]*Step // flow steps that have begun
+	// DoneCalls are calls of a flow that are over; Alarms its timers, by name.
+	DoneCalls grown[events.CallID, *Call]
+	Alarms    map[string]*Alarm
+	rendered  *renderings // what steps render once; shared by every copy
+	committed int64       // last row that is surely there, while a decision adds to it
 
 	ModelCalls int64 // answers and failed attempts
 	ToolCalls  int64 // calls that were sent or asked; refused ones cost nothing
@@ -104,19 +109,11 @@ type Item struct {
 	events.Child
 	Step     string
 	Index    int
+	Attempt  int           // of a step's item, 1 for the first
 	Call     events.CallID // that started it; then it has no step
 	Detached bool          // the call does not wait for it
 	Done     *events.ChildCompleted
 	Since    int64
-}
-
-// Step is a flow step that has begun.
-type Step struct {
-	Name    string
-	Total   int
-	Started int // items started so far, in order
-	Ended   int
-	Failed  int
 }
 
 // Retry is the wait between two attempts of a model call.
@@ -129,7 +126,7 @@ type Retry struct {
 func NewState(id events.RunID, namespace string) *State {
 	return &State{
 		RunID: id, Namespace: namespace,
-		Calls: map[events.CallID]*Call{}, Items: map[string]*Item{}, Steps: map[string]*Step{},
+		Calls: map[events.CallID]*Call{}, Items: map[string]*Item{}, Steps: map[string]*Step{}, Alarms: map[string]*Alarm{}, rendered: newRenderings(),
 		Raised: map[string]int64{}, Causes: map[string]int64{},
 	}
 }
@@ -143,6 +140,11 @@ func (s *State) Clone() *State {
 	c.Calls = cloneValues(s.Calls)
 	c.Items = cloneValues(s.Items)
 	c.Steps = cloneValues(s.Steps)
+	for name, st := range c.Steps {
+		st.ends = s.Steps[name].ends.clone()
+	}
+	c.DoneCalls = s.DoneCalls.clone()
+	c.Alarms = maps.Clone(s.Alarms)
 	c.Raised = maps.Clone(s.Raised)
 	c.Causes = maps.Clone(s.Causes)
 	return &c
@@ -189,12 +191,18 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, func(c events.ChildrenStarted) error { s.childrenStarted(f.Seq, c); return nil })
 	case events.FactChildCompleted:
 		return decodeInto(f, func(c events.ChildCompleted) error { return s.childCompleted(f.Seq, c) })
+	case events.FactItemsStarted:
+		return decodeInto(f, func(b events.ItemsStarted) error { return s.itemsStarted(f.Seq, b) })
+	case events.FactStepSkipped:
+		return decodeInto(f, func(b events.StepSkipped) error { s.stepSkipped(b); return nil })
+	case events.FactItemRetried:
+		return decodeInto(f, s.itemRetried)
 	case events.FactTimerFired:
 		return decodeInto(f, func(t events.TimerFired) error {
 			s.timerFired(t)
 			s.waitTimedOut(f.Seq, t.Timer)
 			s.wakeCall(f.Seq, t)
-			return nil
+			return s.alarm(t)
 		})
 	case events.FactPaused:
 		return decodeInto(f, func(p events.Paused) error { s.Pause = &p; return nil })
@@ -324,6 +332,7 @@ func (s *State) toolCompleted(seq int64, t events.ToolCompleted) error {
 		return nil
 	}
 	c.State, c.Done, c.Doubt = callDone, &t, ""
+	s.stepCallEnded(c)
 	return nil
 }
 
@@ -346,6 +355,7 @@ func (s *State) decided(seq int64, d events.ApprovalDecision) error {
 			c.State, c.Verdict = callSent, &d
 		default:
 			c.State = callDone
+			s.stepCallEnded(c)
 		}
 		return nil
 	}
@@ -354,23 +364,21 @@ func (s *State) decided(seq int64, d events.ApprovalDecision) error {
 		if c.Builtin != "" {
 			c.State = callHere
 		}
+		if c.onlyAsks() {
+			c.State = callDone
+			c.Done = &events.ToolCompleted{CallID: c.CallID, RunID: s.RunID, Tool: c.Tool, Status: events.CallSucceeded,
+				Result: mustJSON(events.StepApproved{Approved: true, By: d.By, At: d.DecidedAt.UTC(), Comment: d.Comment})}
+			s.stepCallEnded(c)
+		}
 		return nil
 	}
 	c.State = callDone
 	c.Done = &events.ToolCompleted{CallID: c.CallID, RunID: s.RunID, Tool: c.Tool, Status: events.CallFailed, Error: refusal(d)}
+	if c.onlyAsks() && d.Decision == events.Reject {
+		c.Done.Error = &events.Problem{Code: "rejected", Message: clip("a person said no. "+d.Comment, 2000)}
+	}
+	s.stepCallEnded(c)
 	return nil
-}
-
-func (s *State) childrenStarted(seq int64, c events.ChildrenStarted) {
-	st, ok := s.Steps[c.Step]
-	if !ok {
-		st = &Step{Name: c.Step, Total: c.Total}
-		s.Steps[c.Step] = st
-	}
-	for _, child := range c.Children {
-		s.Items[child.Item] = &Item{Child: child, Step: c.Step, Index: st.Started, Since: seq}
-		st.Started++
-	}
 }
 
 func (s *State) childCompleted(seq int64, c events.ChildCompleted) error {
@@ -378,17 +386,14 @@ func (s *State) childCompleted(seq int64, c events.ChildCompleted) error {
 	if !ok {
 		return fmt.Errorf("child item %s was never started", c.Item)
 	}
-	item.Done = &c
 	if item.Call != "" {
+		item.Done = &c
 		s.childAnswers(seq, item)
 		return nil
 	}
-	st := s.Steps[item.Step]
-	st.Ended++
-	if c.Status != events.StatusCompleted {
-		st.Failed++
-	}
-	return nil
+	delete(s.Items, c.Item)
+	return s.itemEnded(item.Step, item.Index, ItemEnd{Status: c.Status, Output: c.Output, Error: c.Error, Attempt: item.Attempt,
+		Again: c.Status == events.StatusFailed || c.Status == events.StatusExpired})
 }
 
 func (s *State) timerFired(t events.TimerFired) {
@@ -420,7 +425,9 @@ func (s *State) cancelling(seq int64, c events.Cancelling) {
 		case callDoubt:
 			call.State, call.Doubt, call.Since = callDone, "", seq
 		}
+		s.stepCallEnded(call)
 	}
+	clear(s.Alarms)
 }
 
 func (s *State) end(seq int64, kind string, e events.Ending) {

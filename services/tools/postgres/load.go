@@ -77,7 +77,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 const runFactsSQL = `
 SELECT run_id, namespace, name, labels::text, input::text, coalesce(trigger::text, '{}'), coalesce(principal, ''),
-       model_calls, tool_calls, tokens
+       model_calls, CASE kind WHEN 'flow' THEN 0 ELSE tool_calls END, tokens
   FROM runner.v_runs WHERE run_id = $1`
 
 type factsRow struct {
