@@ -55,6 +55,10 @@ func (o *outside) accept(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(http.StatusInternalServerError)
 		return
 	}
+	if strings.Contains(string(body), "at once") {
+		_, _ = io.WriteString(rw, `{"first":1}`)
+		return
+	}
 	rw.WriteHeader(http.StatusAccepted)
 	_, _ = io.WriteString(rw, r.Header.Get("X-Callback")) // an echo of the secret
 }

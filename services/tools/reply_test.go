@@ -238,6 +238,23 @@ func TestReply_WhatItSays(t *testing.T) {
 	}
 }
 
+// An answer at once is the result. What is posted beside it is kept and changes
+// nothing.
+func TestReply_AfterAnAnswerAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.start()
+	c := w.call("later_key", `{"mode":"at once"}`)
+	w.send(c, "")
+	w.answer(c.CallID, events.CallSucceeded)
+	if err := w.reply(p, c, 0, `{"second":2}`); !errors.Is(err, tools.ErrReplyTaken) {
+		t.Errorf("a second result: %v", err)
+	}
+	if e, err := p.service.Effect(t.Context(), c.Namespace, w.effectID(c)); err != nil || string(e.Result) != `{"first":1}` {
+		t.Errorf("the result is %s, %v", e.Result, err)
+	}
+}
+
 // Without an address for the result nothing is sent.
 func TestReply_NeedsAnAddress(t *testing.T) {
 	t.Parallel()
