@@ -55,6 +55,10 @@ soak: build ## the demo with SEEDS=20 seeds in a row, and the lab of fires with 
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseB02_ExactlyOnceUnderKills ./services/trigger
 	@for seed in $$(seq 1 $(SEEDS)); do ./$(BIN) demo --seed $$seed $(DEMOFLAGS) || { echo "seed $$seed failed; again with: $(BIN) demo --seed $$seed"; exit 1; }; done
 
+.PHONY: live
+live: ## the model adapters against the real services whose keys are set (see docs/models.md)
+	$(GO) test -count=1 -tags live -run TestLive -v ./services/runner/model
+
 .PHONY: test
 test: setup lint ## everything a developer needs to trust a change
 	@packages=$$($(GO) list ./... | grep -vxFf <($(GO) list $(RACE))) && \
