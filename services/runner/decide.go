@@ -73,7 +73,7 @@ type Start struct {
 // Decide says what a message adds to a run. It is pure: the same state, plan
 // and input give the same rows.
 func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decision, error) {
-	if _, seen := s.Causes[in.Cause]; seen {
+	if s.Causes.has(in.Cause) {
 		return Decision{State: s, Recorded: true}, nil
 	}
 	d := &decision{state: s.Clone(), cause: in.Cause, worker: worker, now: now}

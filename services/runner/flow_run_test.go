@@ -51,7 +51,9 @@ func TestFlow_OfFlows(t *testing.T) {
 	calls := r.tools(`{"saw":1}`)
 	asked := r.approvals(events.Approve)
 	id := r.start(events.KindFlow, "outer", `{"name":"it","items":[{"n":1},{"n":"no"}]}`)
-	r.eventually("the sleep is a row", func() bool { return r.count(`SELECT count(*) FROM runner.v_pending WHERE run_id = '`+string(id)+`' AND kind = 'timer'`) == 1 }, func() string { return r.journalText(id) })
+	r.eventually("the sleep is a row", func() bool {
+		return r.count(`SELECT count(*) FROM runner.v_pending WHERE run_id = '`+string(id)+`' AND kind = 'timer'`) == 1
+	}, func() string { return r.journalText(id) })
 	// What is decided about 700 kB of outputs is more than a person is shown.
 	r.reaches(id, events.StatusFailed)
 	var problem events.Problem

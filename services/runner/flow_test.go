@@ -253,7 +253,7 @@ func TestFlow_ToolItems(t *testing.T) {
 	f.want("approval/run-2-1-d4 call/run-2-0")
 	f.tool("all", 0, events.CallSucceeded, `"a"`)
 	f.want("approval/run-2-1-d4 approval/run-6-0-a6") // x > 5 cannot be decided: a person is asked
-	f.tool("all", 1, events.CallSucceeded, `"b"`)      // the late truth settles it
+	f.tool("all", 1, events.CallSucceeded, `"b"`)     // the late truth settles it
 	if n := len(f.sent(events.TypeWithdraw)); n != 1 {
 		t.Errorf("%d questions withdrawn, want the doubt", n)
 	}

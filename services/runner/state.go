@@ -67,7 +67,7 @@ type State struct {
 	Ending    events.Ending
 	Posted    *events.ToolCompleted // what became of the callback, after the end
 
-	Causes map[string]int64 // inbound causes and the row that recorded each
+	Causes grown[string, int64] // inbound causes and the row that recorded each
 }
 
 // Turn is one answer of the model with the calls it asked for.
@@ -127,7 +127,7 @@ func NewState(id events.RunID, namespace string) *State {
 	return &State{
 		RunID: id, Namespace: namespace,
 		Calls: map[events.CallID]*Call{}, Items: map[string]*Item{}, Steps: map[string]*Step{}, Alarms: map[string]*Alarm{}, rendered: newRenderings(),
-		Raised: map[string]int64{}, Causes: map[string]int64{},
+		Raised: map[string]int64{},
 	}
 }
 
@@ -146,7 +146,7 @@ func (s *State) Clone() *State {
 	c.DoneCalls = s.DoneCalls.clone()
 	c.Alarms = maps.Clone(s.Alarms)
 	c.Raised = maps.Clone(s.Raised)
-	c.Causes = maps.Clone(s.Causes)
+	c.Causes = s.Causes.clone()
 	return &c
 }
 
@@ -170,7 +170,7 @@ func (s *State) Apply(f Fact) error {
 	}
 	s.Seq = f.Seq
 	if f.Inbound {
-		s.Causes[f.Cause] = f.Seq
+		s.Causes.put(f.Cause, f.Seq)
 	}
 	return nil
 }
