@@ -373,7 +373,8 @@ func clip(s string, n int) string {
 func (s *State) CallsInOrder(i int) []*Call {
 	var out []*Call
 	for _, asked := range s.Turns[i].Answer.Calls {
-		out = append(out, s.Calls[asked.CallID])
+		c, _ := s.call(asked.CallID)
+		out = append(out, c)
 	}
 	return slices.Clip(out)
 }

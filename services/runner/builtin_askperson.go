@@ -76,7 +76,7 @@ func (c *Call) answered(run events.RunID, d events.ApprovalDecision) {
 
 // askQuestion asks a person. Nothing but the row and the pinned tool says what.
 func (o *outbox) askQuestion(q events.QuestionAsked) error {
-	c, ok := o.s.Calls[q.CallID]
+	c, ok := o.s.call(q.CallID)
 	if !ok {
 		return fmt.Errorf("call %s was never asked", q.CallID)
 	}

@@ -114,7 +114,7 @@ func (s *State) depth() int {
 // startedBy counts the runs that calls of a tool have started.
 func (s *State) startedBy(tool string) (n int64) {
 	for _, item := range s.Items {
-		if item.Call != "" && s.Calls[item.Call].Tool == tool {
+		if c, ok := s.call(item.Call); ok && c.Tool == tool {
 			n++
 		}
 	}
@@ -162,8 +162,8 @@ func shortened(output json.RawMessage) json.RawMessage {
 
 // childAnswers gives the call that started a run the run's end as its result.
 func (s *State) childAnswers(seq int64, item *Item) {
-	c := s.Calls[item.Call]
-	if item.Detached || c.State != callChild {
+	c, open := s.Calls[item.Call]
+	if item.Detached || !open || c.State != callChild {
 		return
 	}
 	end := item.Done

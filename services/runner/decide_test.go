@@ -351,7 +351,7 @@ func (w *world) checkSignals() {
 				w.t.Fatal(err)
 			}
 			sig, known := received[t.SignalID]
-			c := w.state.Calls[t.CallID]
+			c, _ := w.state.call(t.CallID)
 			switch {
 			case !known || taken[t.SignalID] || calls[t.CallID]:
 				w.t.Fatalf("row %d takes signal %s for %s, known %v, taken %v, the call has one %v", f.Seq, t.SignalID, t.CallID, known, taken[t.SignalID], calls[t.CallID])

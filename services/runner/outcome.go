@@ -114,7 +114,7 @@ func (s *State) overflow(reason string) *events.Problem {
 	for _, t := range s.Turns {
 		add(len(t.Answer.Raw), "an answer")
 		for _, c := range t.Answer.Calls {
-			if call := s.Calls[c.CallID]; call != nil && call.Done != nil {
+			if call, _ := s.call(c.CallID); call != nil && call.Done != nil {
 				add(len(call.Done.Result), fmt.Sprintf("a result of %.80s", c.Tool))
 			}
 		}

@@ -36,10 +36,11 @@ type State struct {
 	Started   events.RunStarted
 
 	Turns []Turn
-	Calls map[events.CallID]*Call
-	Items map[string]*Item // children by pending item; of a flow's, those that have not ended
-	Steps map[string]*Step // flow steps that have begun
-	// DoneCalls are calls of a flow that are over; Alarms its timers, by name.
+	Calls map[events.CallID]*Call // of the last turn, and of steps that wait
+	Items map[string]*Item        // children by pending item; of a flow's, those that have not ended
+	Steps map[string]*Step        // flow steps that have begun
+	// DoneCalls are calls that are over and never written again: those of all turns
+	// but the last, and those of a flow's steps. Alarms are a flow's timers, by name.
 	DoneCalls grown[events.CallID, *Call]
 	Alarms    map[string]*Alarm
 	rendered  *renderings // what steps render once; shared by every copy
@@ -89,6 +90,7 @@ type Call struct {
 	Asked    *events.QuestionAsked    // callQuestion
 	Until    time.Time                // callSleep: when it wakes
 	Since    int64                    // row that brought it into State
+	shown    *Result                  // what the model reads, once nothing can change it
 }
 
 const (
@@ -262,11 +264,25 @@ func (s *State) answered(seq int64, a events.ModelAnswered) {
 	if a.Usage.Estimated {
 		s.CostGuess = addCost(s.CostGuess, a.CostMicroUSD)
 	}
+	s.closeTurn()
 	s.Turns = append(s.Turns, Turn{Seq: seq, Answer: a})
 	for _, asked := range a.Calls {
 		c := &Call{AskedCall: asked, Turn: len(s.Turns) - 1, Since: seq}
 		s.route(c)
 		s.Calls[asked.CallID] = c
+	}
+}
+
+// closeTurn puts the calls of the last turn away: the model reads their results,
+// and what comes later changes nothing.
+func (s *State) closeTurn() {
+	for id, c := range s.Calls {
+		if c.State == callDone && c.Done != nil && c.Step == nil {
+			shown := c.result()
+			c.shown = &shown
+			s.DoneCalls.put(id, c)
+			delete(s.Calls, id)
+		}
 	}
 }
 

@@ -49,6 +49,9 @@ func (s *State) Transcript(first string) ([]Entry, error) {
 }
 
 func (c *Call) result() Result {
+	if c.shown != nil {
+		return *c.shown
+	}
 	r := Result{ProviderID: c.ProviderID, Error: c.Done.Status != events.CallSucceeded}
 	switch {
 	case c.Done.Status == events.CallSucceeded:
