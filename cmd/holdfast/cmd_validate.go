@@ -68,7 +68,7 @@ func (c *ValidateCmd) Run(k *kong.Context) error {
 	parsed, err := spec.ParseAll(files)
 	problems := spec.Problems(err)
 	if err == nil && !c.Partial {
-		problems = dangling(parsed)
+		problems = append(dangling(parsed), spec.Unpriced(parsed, func(string, string) *spec.Document { return nil })...)
 	}
 	if err == nil && len(parsed) == 0 {
 		problems = []*spec.Error{{Message: fmt.Sprintf("no definitions in %s; a definition begins with \"apiVersion: holdfast/v1\"", strings.Join(c.File, ", "))}}

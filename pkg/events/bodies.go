@@ -93,8 +93,9 @@ type Command struct {
 	RunID     RunID  `json:"run_id"`
 	Principal string `json:"principal"`
 	Reason    string `json:"reason,omitempty"`
-	// Budget names what raise_budget raises: "toolCalls", "modelCalls",
-	// "tokens" of the run, or "pool:<name>"; To is the new ceiling.
+	// Budget names what raise_budget raises: "toolCalls", "modelCalls", "tokens",
+	// "steps", "cost" or "wallTime" of the run, or "pool:<name>"; To is the new
+	// ceiling, money in micro-dollars and time in seconds.
 	Budget string `json:"budget,omitempty"`
 	To     int64  `json:"to,omitempty"`
 }
@@ -298,11 +299,11 @@ type WithdrawApproval struct {
 type BudgetAlert struct {
 	ID        string    `json:"id"`
 	Namespace string    `json:"namespace"`
-	Pool      string    `json:"pool"`
-	Window    string    `json:"window"` // first day of the window, "2026-11-29"; "all" without one
+	Pool      string    `json:"pool"`   // a Budget's name, or "run:<ceiling>" of one run
+	Window    string    `json:"window"` // first day of the window, "2026-11-29"; "all" without one; the run's id of a run's
 	Percent   int       `json:"percent"`
 	Limit     int64     `json:"limit"`
 	Used      int64     `json:"used"` // used and reserved
-	Unit      string    `json:"unit"` // "tokens"
+	Unit      string    `json:"unit"` // "tokens", "micro_usd", "modelCalls", "toolCalls", "steps" or "seconds"
 	At        time.Time `json:"at"`
 }

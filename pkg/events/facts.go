@@ -82,21 +82,23 @@ type RunEvent struct {
 
 // RunStarted is the first row. It pins what the run executes to its end.
 type RunStarted struct {
-	Ref        Ref               `json:"ref"`
-	Model      *Ref              `json:"model,omitempty"`     // agents only
-	Fallbacks  []Ref             `json:"fallbacks,omitempty"` // models that may go on where Model fails
-	Tools      []Ref             `json:"tools,omitempty"`     // in the agent's order; kind "tool"
-	Steps      []Ref             `json:"steps,omitempty"`     // flows only: what each step starts, in step order
-	Pools      []Ref             `json:"pools,omitempty"`     // shared budgets; kind "budget"
-	Starts     []Ref             `json:"starts,omitempty"`    // what its calls may start as child runs
-	Policies   Digest            `json:"policies"`            // digest over the approval and in-doubt policies of Tools
-	Input      json.RawMessage   `json:"input"`
-	Labels     map[string]string `json:"labels,omitempty"`
-	Trigger    Trigger           `json:"trigger"`
-	Principal  string            `json:"principal,omitempty"`
-	Parent     *Parent           `json:"parent,omitempty"`
-	Callback   *Callback         `json:"callback,omitempty"` // where its end is posted to
-	AcceptedAt time.Time         `json:"accepted_at"`
+	Ref       Ref               `json:"ref"`
+	Model     *Ref              `json:"model,omitempty"`     // agents only
+	Fallbacks []Ref             `json:"fallbacks,omitempty"` // models that may go on where Model fails
+	Tools     []Ref             `json:"tools,omitempty"`     // in the agent's order; kind "tool"
+	Steps     []Ref             `json:"steps,omitempty"`     // flows only: what each step starts, in step order
+	Pools     []Ref             `json:"pools,omitempty"`     // shared budgets; kind "budget"
+	Starts    []Ref             `json:"starts,omitempty"`    // what its calls may start as child runs
+	Policies  Digest            `json:"policies"`            // digest over the approval and in-doubt policies of Tools
+	Input     json.RawMessage   `json:"input"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Trigger   Trigger           `json:"trigger"`
+	Principal string            `json:"principal,omitempty"`
+	Parent    *Parent           `json:"parent,omitempty"`
+	Callback  *Callback         `json:"callback,omitempty"` // where its end is posted to
+	// WallTimeMs bounds how long the run may take, from AcceptedAt on.
+	WallTimeMs int64     `json:"wall_time_ms,omitempty"`
+	AcceptedAt time.Time `json:"accepted_at"`
 }
 
 // Usage is what one answer cost, normalized: Input includes what was read from
@@ -190,8 +192,14 @@ type ModelFailed struct {
 	// NextModel is the Model document that makes the call instead, at once, and
 	// every later one of the run.
 	NextModel string `json:"next_model,omitempty"`
-	Worker    string `json:"worker"`
-	Epoch     int64  `json:"epoch"`
+	// Usage is what the provider is taken to bill for the attempt, and
+	// CostMicroUSD what that costs; nil when it billed nothing or nobody knows.
+	Usage        *Usage `json:"usage,omitempty"`
+	CostMicroUSD int64  `json:"cost_micro_usd,omitempty"`
+	// Unbilled says that the provider refused the attempt: it counts as no call.
+	Unbilled bool   `json:"unbilled,omitempty"`
+	Worker   string `json:"worker"`
+	Epoch    int64  `json:"epoch"`
 }
 
 // ChildrenStarted starts one window of a flow step.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // DefaultModelCalls is the ceiling of an agent that names none.
@@ -32,6 +33,13 @@ type AgentBudget struct {
 	ToolCalls  int64    `json:"toolCalls,omitempty"`
 	ModelCalls int64    `json:"modelCalls"`
 	Tokens     int64    `json:"tokens,omitempty"`
+	Cost       MicroUSD `json:"cost,omitempty"`  // of all answers, by the prices of their models
+	Steps      int64    `json:"steps,omitempty"` // answers of the model
+	// WallTime is counted from the moment at which the start was accepted; waiting
+	// counts.
+	WallTime Duration `json:"wallTime,omitempty"`
+	// OnExceeded is OnExceededPause (empty means it) or OnExceededFail.
+	OnExceeded string   `json:"onExceeded,omitempty"`
 	Pools      []string `json:"pools,omitempty"` // names of Budgets that many runs share
 }
 
@@ -63,6 +71,11 @@ func (a *Agent) check(d *decoder, s spot) {
 	d.between(s.at("budget", "toolCalls"), a.Budget.ToolCalls, 0, 1_000_000)
 	d.between(s.at("budget", "modelCalls"), a.Budget.ModelCalls, 0, 1_000_000)
 	d.between(s.at("budget", "tokens"), a.Budget.Tokens, 0, 1_000_000_000_000)
+	d.between(s.at("budget", "steps"), a.Budget.Steps, 0, 1_000_000)
+	d.within(s.at("budget", "wallTime"), a.Budget.WallTime, time.Second, 366*24*time.Hour)
+	if a.Budget.OnExceeded != "" {
+		d.oneOf(s.at("budget", "onExceeded"), a.Budget.OnExceeded, OnExceededPause, OnExceededFail)
+	}
 }
 
 // References names what the agent needs to exist beside it.

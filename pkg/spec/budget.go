@@ -2,26 +2,32 @@ package spec
 
 import "time"
 
-// What happens to a run that would pass a Budget.
+// What happens to a run that would pass a Budget, or a ceiling of its own.
 const (
 	OnExceededPause = "pause"
-	OnExceededAlert = "alert"
+	OnExceededFail  = "fail"
+	OnExceededAlert = "alert" // only of a Budget
 )
 
-// UnitTokens counts input and output tokens of model answers.
-const UnitTokens = "tokens"
+// What a Budget counts.
+const (
+	UnitTokens     = "tokens" // input and output of model answers
+	UnitUSD        = "usd"    // what they cost by the prices of their models
+	UnitModelCalls = "modelCalls"
+	UnitToolCalls  = "toolCalls"
+)
 
 // Budget is a ceiling that many runs share.
 type Budget struct {
 	Metadata `json:"-"`
-	Unit     string `json:"unit"` // UnitTokens
-	Limit    int64  `json:"limit"`
+	Unit     string `json:"unit"` // UnitTokens (default), UnitUSD, UnitModelCalls or UnitToolCalls
+	Limit    Limit  `json:"limit"`
 	// Window starts the count anew every day; nil counts for ever.
 	Window *Window `json:"window,omitempty"`
 	// AlertAt lists percentages of the limit; each is reported once per window.
 	// Default 100.
 	AlertAt    []int64 `json:"alertAt"`
-	OnExceeded string  `json:"onExceeded"` // OnExceededPause (default) or OnExceededAlert
+	OnExceeded string  `json:"onExceeded"` // OnExceededPause (default), OnExceededFail or OnExceededAlert
 }
 
 // Window is one day of a budget by the wall clock of a time zone.
@@ -43,10 +49,14 @@ func (b *Budget) fill() {
 }
 
 func (b *Budget) check(d *decoder, s spot) {
-	d.oneOf(s.at("unit"), b.Unit, UnitTokens)
-	d.oneOf(s.at("onExceeded"), b.OnExceeded, OnExceededPause, OnExceededAlert)
-	if d.require(s.at("limit"), b.Limit != 0, "how much may be used in one window"); b.Limit != 0 {
-		d.between(s.at("limit"), b.Limit, 1, 1_000_000_000_000)
+	d.oneOf(s.at("unit"), b.Unit, UnitTokens, UnitUSD, UnitModelCalls, UnitToolCalls)
+	d.oneOf(s.at("onExceeded"), b.OnExceeded, OnExceededPause, OnExceededFail, OnExceededAlert)
+	d.require(s.at("limit"), s.n.find("limit") != nil, "how much may be used in one window")
+	if b.Unit != UnitUSD && b.Limit%1e6 != 0 {
+		d.fail(s.at("limit"), "%s is no whole number, and %s are counted", b.Limit, b.Unit)
+	}
+	if b.Unit == UnitUSD && b.Limit.Whole() > maxDollars {
+		d.fail(s.at("limit"), "is more than %d dollars", maxDollars)
 	}
 	for i, percent := range b.AlertAt {
 		d.between(s.at("alertAt", i), percent, 1, 1000)
@@ -65,6 +75,14 @@ func (b *Budget) check(d *decoder, s spot) {
 		d.zone(w.at("timeZone"), b.Window.TimeZone)
 		d.between(w.at("startHour"), b.Window.StartHour, 0, 23)
 	}
+}
+
+// Ceiling is the limit as it is counted: in whole units, and in micro-dollars.
+func (b *Budget) Ceiling() int64 {
+	if b.Unit == UnitUSD {
+		return int64(b.Limit)
+	}
+	return b.Limit.Whole()
 }
 
 // References is empty: a budget needs nothing beside it.

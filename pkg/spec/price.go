@@ -30,7 +30,7 @@ func (x *MicroUSD) readNode(d *decoder, s spot) {
 		d.fail(s, "expected an amount in dollars like \"3\" or \"0.075\", found %s", describe(s.n))
 		return
 	}
-	v, ok := parseMicroUSD(s.n.text)
+	v, ok := ParseMicroUSD(s.n.text)
 	if !ok {
 		d.fail(s, "%q is not an amount in dollars like \"3\" or \"0.075\", at most six digits behind the point and at most %d", shorten(s.n.text), maxDollars)
 		return
@@ -38,20 +38,27 @@ func (x *MicroUSD) readNode(d *decoder, s spot) {
 	*x = v
 }
 
-func parseMicroUSD(text string) (MicroUSD, bool) {
+// ParseMicroUSD reads an amount as definitions write it.
+func ParseMicroUSD(text string) (MicroUSD, bool) {
+	v, ok := parseMicros(text, maxDollars)
+	return MicroUSD(v), ok
+}
+
+// parseMicros reads a decimal number of at most most as millionths.
+func parseMicros(text string, most int64) (int64, bool) {
 	whole, part, point := strings.Cut(text, ".")
 	if len(part) > 6 || point && part == "" || strings.Trim(whole+part, "0123456789") != "" {
 		return 0, false
 	}
-	dollars, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || dollars > maxDollars {
+	units, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || units > most {
 		return 0, false
 	}
 	micro, err := strconv.ParseInt((part + "000000")[:6], 10, 64)
-	if err != nil || dollars == maxDollars && micro > 0 {
+	if err != nil || units == most && micro > 0 {
 		return 0, false
 	}
-	return MicroUSD(dollars*1e6 + micro), true
+	return units*1e6 + micro, true
 }
 
 // Prices are what a million tokens cost. Reasoning is output.

@@ -29,7 +29,7 @@ func TestPrices_KeepEveryDigit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, ok := parseMicroUSD(strings.Trim(string(raw), `"`)); !ok || again != want {
+		if again, ok := ParseMicroUSD(strings.Trim(string(raw), `"`)); !ok || again != want {
 			t.Errorf("%s is written %s, which reads %d", text, raw, again)
 		}
 	}

@@ -25,6 +25,9 @@ func (s *Service) Apply(ctx context.Context, namespace, principal string, files 
 	if len(set.Documents) == 0 {
 		return nil, &spec.Error{Message: "there is no document in what was sent"}
 	}
+	if err := s.unpriced(ctx, namespace, docs); err != nil {
+		return nil, err
+	}
 	out, err := s.Store.Apply(ctx, set)
 	if missing, ok := errors.AsType[*MissingError](err); ok {
 		return nil, s.explain(ctx, set, missing)
@@ -37,6 +40,28 @@ func (s *Service) Apply(ctx context.Context, namespace, principal string, files 
 		}
 	}
 	return out, err
+}
+
+// unpriced refuses ceilings in money that nothing could be counted for.
+func (s *Service) unpriced(ctx context.Context, namespace string, docs []spec.Document) error {
+	var failed error
+	bad := spec.Unpriced(docs, func(kind, name string) *spec.Document {
+		r, err := s.Store.Resource(ctx, namespace, kind, name)
+		if err != nil {
+			if !errors.Is(err, ErrNotFound) {
+				failed = err
+			}
+			return nil
+		}
+		doc, err := spec.Decode(r.Body)
+		failed = errors.Join(failed, err)
+		return doc
+	})
+	problems := make([]error, 0, len(bad)+1)
+	for _, p := range bad {
+		problems = append(problems, p)
+	}
+	return errors.Join(append(problems, failed)...)
 }
 
 // newSet makes the set that docs are. It is pure.

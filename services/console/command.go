@@ -30,7 +30,7 @@ type Command struct {
 type Order struct {
 	Kind    string
 	Reason  string
-	Budget  string          // RunRaiseBudget: toolCalls, modelCalls, tokens or pool:<name>
+	Budget  string          // RunRaiseBudget: toolCalls, modelCalls, tokens, steps, cost (micro-dollars), wallTime (seconds) or pool:<name>
 	To      int64           // RunRaiseBudget: the new ceiling
 	Signal  string          // RunSignal: its name
 	WaitKey string          // RunSignal: the key of the wait that may take it; empty for any
@@ -54,10 +54,10 @@ func (o Order) Check() error {
 			return nil
 		}
 		switch o.Budget {
-		case "toolCalls", "modelCalls", "tokens":
+		case "toolCalls", "modelCalls", "tokens", "steps", "cost", "wallTime":
 			return nil
 		}
-		return fmt.Errorf(`budget %q is unknown; use toolCalls, modelCalls, tokens or pool:<name>`, o.Budget)
+		return fmt.Errorf(`budget %q is unknown; use toolCalls, modelCalls, tokens, steps, cost, wallTime or pool:<name>`, o.Budget)
 	case events.RunSignal:
 		if !events.ValidToken(o.Signal) {
 			return fmt.Errorf("signal name %q: use 1 to 120 of A-Z a-z 0-9 _ -", o.Signal)

@@ -58,6 +58,7 @@ type Answer struct {
 	Bound    bool
 	Usage    events.Usage
 	Duration time.Duration
+	Room     *CallRoom // what shared budgets of tool calls leave; nil: they say nothing
 }
 
 // ModelCall is one tool call as the model wrote it.
@@ -156,8 +157,8 @@ func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, begun
 	if s.Cancel != nil {
 		return refuse("cancelled", "the run was cancelled before this call began")
 	}
-	if limit := s.ceiling("toolCalls", plan.Agent.Budget.ToolCalls); limit > 0 && begun >= limit && countsAsCall(tool.Builtin) {
-		return refuse("budget", "the budget of %d tool calls is used up; this call was not made. Finish with what you have", limit)
+	if why := s.noCallsLeft(plan, a, begun); why != "" && countsAsCall(tool.Builtin) {
+		return refuse("budget", "%s; this call was not made. Finish with what you have", why)
 	}
 	asked.Route = events.RouteSend
 	return asked
@@ -229,19 +230,14 @@ func (s *State) approvalRun(a Answer, toolCalls int64) json.RawMessage {
 	return raw
 }
 
-// ceiling is a run's own budget after raises; 0 means none.
-func (s *State) ceiling(name string, defined int64) int64 {
-	if raised, ok := s.Raised[name]; ok && defined > 0 {
-		return max(raised, defined)
-	}
-	return defined
-}
-
 // advanceAgent adds what follows for an agent's run: its end after a last
 // answer, or a pause when a ceiling is reached.
 func (d *decision) advanceAgent(plan *Plan) (more bool, err error) {
 	s := d.state
 	fail := func(p *events.Problem) error { return d.add(events.FactFailed, events.Ending{Error: p}, false) }
+	if stopped, err := d.checkWallTime(plan); stopped || err != nil {
+		return false, err
+	}
 	if s.OwesModelCall() {
 		if stuck := s.stuck(); stuck != nil {
 			return false, fail(stuck)
@@ -263,31 +259,6 @@ func (d *decision) advanceAgent(plan *Plan) (more bool, err error) {
 		Message: fmt.Sprintf("the model stopped for a reason this release does not know: %.80q", last.StopReason)}}, false)
 }
 
-// checkCeilings pauses a run that owes a model call it has no budget for.
-func (d *decision) checkCeilings(plan *Plan) error {
-	s, b := d.state, plan.Agent.Budget
-	for _, c := range []struct {
-		name        string
-		limit, used int64
-	}{
-		{"modelCalls", s.ceiling("modelCalls", b.ModelCalls), s.ModelCalls},
-		{"tokens", s.ceiling("tokens", b.Tokens), s.Usage.Total()},
-	} {
-		if c.limit > 0 && c.used >= c.limit {
-			return d.add(events.FactPaused, events.Paused{By: pausedByBudget, Pool: c.name,
-				Reason: fmt.Sprintf("%s: %d of %d used; raise the budget to go on", c.name, c.used, c.limit)}, false)
-		}
-	}
-	return nil
-}
-
-// PauseForPool pauses a run whose next model call a shared pool refused.
-func PauseForPool(s *State, pool, reason string, by Claimed, now time.Time) (Decision, error) {
-	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now}
-	err := d.add(events.FactPaused, events.Paused{By: pausedByBudget, Pool: "pool:" + pool, Reason: reason}, false)
-	return Decision{Facts: d.facts, State: d.state}, err
-}
-
 // CodeContextWindow is the ModelError of a request that does not fit the model's
 // context window: the same request never will.
 const CodeContextWindow = "context_window"
@@ -297,7 +268,12 @@ type ModelError struct {
 	Code       string // the provider's word for it, or "timeout", "connection", "auth", CodeContextWindow …
 	Retry      bool   // another attempt may succeed
 	RetryAfter time.Duration
-	Err        error
+	// Begun says that the provider had begun to answer, and Seen how many bytes of
+	// text had come: it bills that. Unknown says that it may have.
+	Begun, Unknown bool
+	Seen           int
+	Usage          *events.Usage // what it is taken to bill; filled in by the runner
+	Err            error
 }
 
 func (e *ModelError) Error() string { return e.Code + ": " + e.Err.Error() }
@@ -311,6 +287,9 @@ const maxModelFailures = 8
 func DecideFailure(s *State, plan *Plan, e *ModelError, by Claimed, now time.Time) (Decision, error) {
 	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now}
 	body := events.ModelFailed{Problem: events.Problem{Code: e.Code, Message: clip(e.Err.Error(), 500)}, Attempt: s.Failures + 1, Worker: by.Worker, Epoch: by.Epoch}
+	if body.Usage, body.Unbilled = e.Usage, e.Usage == nil; body.Usage != nil {
+		body.CostMicroUSD = Cost(plan.answering(s).prices(), *e.Usage)
+	}
 	if s.End != "" {
 		err := d.add(events.FactLateResult, events.LateResult{Type: events.FactModelFailed, Data: mustJSON(body)}, false)
 		return Decision{Facts: d.facts, State: d.state}, err

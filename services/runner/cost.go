@@ -39,3 +39,17 @@ func addCost(a, b int64) int64 {
 	}
 	return a + b
 }
+
+// spent counts what one answer, or one billed attempt, used.
+func (s *State) spent(u events.Usage, cost int64) {
+	s.Usage.InputTokens += u.InputTokens
+	s.Usage.OutputTokens += u.OutputTokens
+	s.Usage.CacheReadTokens += u.CacheReadTokens
+	s.Usage.CacheWriteTokens += u.CacheWriteTokens
+	s.Usage.ReasoningTokens += u.ReasoningTokens
+	s.Usage.Estimated = s.Usage.Estimated || u.Estimated
+	s.Cost = addCost(s.Cost, cost)
+	if u.Estimated {
+		s.CostGuess = addCost(s.CostGuess, cost)
+	}
+}

@@ -49,6 +49,14 @@ func (p *Plan) answering(s *State) NamedModel {
 	return NamedModel{Name: p.ModelName, Model: p.Model}
 }
 
+// prices are what the model costs; nil when it is not known.
+func (m NamedModel) prices() *spec.Prices {
+	if m.Model == nil {
+		return nil
+	}
+	return m.Prices
+}
+
 // fallback names the model that makes the failed call instead, or is empty. A
 // run only moves on in the list and never back: each move loses the provider's
 // cache of the history.

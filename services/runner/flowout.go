@@ -23,7 +23,7 @@ func (o *outbox) items(b events.ItemsStarted) {
 // they were open: what has not begun does not begin. Outcomes that come later
 // are late results; the ledger has them in any case.
 func (o *outbox) takeBackCalls() {
-	if o.s.Cancel != nil || o.s.Started.Ref.Kind != events.KindFlow {
+	if o.s.Cancel != nil {
 		return
 	}
 	for _, id := range sortedKeys(o.s.Calls) {
@@ -33,6 +33,8 @@ func (o *outbox) takeBackCalls() {
 				events.ControlTool{CallID: id, RunID: o.s.RunID, Action: events.ControlRevoke, By: "run " + string(o.s.RunID), Reason: "the run ended"})
 		case callAsked:
 			o.withdraw(c.ApprovalID, "the run ended")
+		case callQuestion:
+			o.withdraw(c.Asked.ApprovalID, "the run ended")
 		case callDoubt:
 			o.withdraw(c.Doubt, "the run ended")
 		}

@@ -108,6 +108,9 @@ func (s *State) Timers(cancelledAt time.Time) []Timer {
 	if s.Cancel != nil && s.CancelSeq > 0 {
 		out = append(out, Timer{Name: cancelTimer(s.CancelSeq), Due: cancelledAt.Add(cancelGrace)})
 	}
+	if t, ok := s.wallTimer(); ok {
+		out = append(out, t)
+	}
 	for _, c := range s.waits() {
 		out = append(out, Timer{Name: waitTimer(c), Due: c.Wait.Until})
 	}

@@ -72,6 +72,10 @@ func (s *Service) pin(ctx context.Context, namespace string, start *Start) (*Pla
 	if err != nil {
 		return broken(err)
 	}
+	body.WallTimeMs = agent.Budget.WallTime.Std().Milliseconds()
+	if start.Broken == nil {
+		start.Broken = plan.unpriced()
+	}
 	tools := make([]*spec.Tool, 0, len(body.Tools))
 	for _, ref := range body.Tools {
 		tools = append(tools, plan.Tools[ref.Name])

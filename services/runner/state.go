@@ -46,16 +46,18 @@ type State struct {
 	rendered  *renderings // what steps render once; shared by every copy
 	committed int64       // last row that is surely there, while a decision adds to it
 
-	ModelCalls int64 // answers and failed attempts
+	ModelCalls int64 // answers and failed attempts, but for those that the provider refused unbilled
 	ToolCalls  int64 // calls that were sent or asked; refused ones cost nothing
 	Usage      events.Usage
-	Cost       int64            // of all answers, in micro-dollars, by the prices of their models
+	Cost       int64            // of all answers and billed attempts, in micro-dollars, by the prices of their models
 	CostGuess  int64            // the part of it whose usage was estimated
 	ModelName  string           // of the fallback that answers now; empty for the agent's own model
-	Raised     map[string]int64 // ceilings lifted by command: "toolCalls", "modelCalls", "tokens"
+	Raised     map[string]int64 // ceilings lifted by command, by the names in ceilings.go
 	Signals    []events.Signal  // kept until a call takes them, the oldest first
 	PlanItems  []events.PlanItem
 	NamedFacts map[string]json.RawMessage // canonical; like PlanItems never written, only replaced
+
+	Overtime int64 // wall time, in milliseconds, whose end the journal knows
 
 	Retry     *Retry         // a failed model call that waits for its timer
 	Failures  int            // failed model attempts in a row
@@ -254,16 +256,7 @@ func decodeInto[T any](f Fact, use func(T) error) error {
 func (s *State) answered(seq int64, a events.ModelAnswered) {
 	s.ModelCalls++
 	s.Failures = 0
-	s.Usage.InputTokens += a.Usage.InputTokens
-	s.Usage.OutputTokens += a.Usage.OutputTokens
-	s.Usage.CacheReadTokens += a.Usage.CacheReadTokens
-	s.Usage.CacheWriteTokens += a.Usage.CacheWriteTokens
-	s.Usage.ReasoningTokens += a.Usage.ReasoningTokens
-	s.Usage.Estimated = s.Usage.Estimated || a.Usage.Estimated
-	s.Cost = addCost(s.Cost, a.CostMicroUSD)
-	if a.Usage.Estimated {
-		s.CostGuess = addCost(s.CostGuess, a.CostMicroUSD)
-	}
+	s.spent(a.Usage, a.CostMicroUSD)
 	s.closeTurn()
 	s.Turns = append(s.Turns, Turn{Seq: seq, Answer: a})
 	for _, asked := range a.Calls {
@@ -323,7 +316,12 @@ func (s *State) release(seq int64, calls []events.AskedCall) error {
 }
 
 func (s *State) modelFailed(seq int64, m events.ModelFailed) {
-	s.ModelCalls++
+	if !m.Unbilled {
+		s.ModelCalls++
+	}
+	if m.Usage != nil {
+		s.spent(*m.Usage, m.CostMicroUSD)
+	}
 	s.Failures++
 	if m.NextModel != "" {
 		s.ModelName, s.Failures = m.NextModel, 0
@@ -415,6 +413,9 @@ func (s *State) childCompleted(seq int64, c events.ChildCompleted) error {
 func (s *State) timerFired(t events.TimerFired) {
 	if s.Retry != nil && s.Retry.Timer == t.Timer {
 		s.Retry = nil
+	}
+	if ms, ok := wallTimerOf(t.Timer); ok {
+		s.Overtime = max(s.Overtime, ms)
 	}
 	if s.Cancel != nil && t.Timer == cancelTimer(s.CancelSeq) {
 		s.CancelSeq = 0

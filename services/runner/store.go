@@ -84,10 +84,13 @@ type Store interface {
 	// Release drops a claim that is still this one.
 	Release(ctx context.Context, id events.RunID, c Claim) error
 
-	// Reserve books amount tokens of the pools for one model call; a repeat for
-	// the same run, row and epoch is free. While others wait for a pool, only a
+	// Reserve books what one model call may use with the pools; a repeat for the
+	// same run, row and epoch is free. While others wait for a pool, only a
 	// run that was woken gets room in it.
 	Reserve(ctx context.Context, r Reservation) (Reserved, error)
+	// ReserveCalls books tool calls with pools that count them, as many as all of
+	// them have room for; a repeat gets what the first got.
+	ReserveCalls(ctx context.Context, r Reservation) (CallRoom, error)
 	// Unreserve gives back a reservation whose call was never made.
 	Unreserve(ctx context.Context, r Reservation) error
 	// Await queues a run at row seq for the pool that refused it; its message is
@@ -128,14 +131,14 @@ type DueNudge struct {
 	Since     time.Time
 }
 
-// Reservation books tokens of shared pools for one model call.
+// Reservation books with shared pools for one model call.
 type Reservation struct {
 	RunID     events.RunID
 	Namespace string
 	Seq       int64
 	Epoch     int64
 	Pools     []Pool
-	Amount    int64
+	Most      Amounts
 }
 
 // Reserved is the outcome of a reservation.
@@ -146,6 +149,7 @@ type Reserved struct {
 	// the way and will be settled soon.
 	Refused string
 	Full    bool
+	Fail    bool // the pool ends who it has no room for, when Full
 	Reason  string
 	Window  string // of the pool
 	Amount  int64  // that found no room
@@ -154,5 +158,5 @@ type Reserved struct {
 // Settlement replaces a reservation by what the call really used.
 type Settlement struct {
 	Reservation
-	Used int64
+	Used Amounts
 }

@@ -186,14 +186,21 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 	if l.Claim.Epoch != c.Epoch || l.Claim.Worker != s.worker {
 		return false, fmt.Errorf("answer for run %s epoch %d, now %d: %w: %w", c.run, c.Epoch, l.Claim.Epoch, ErrFenced, fault.ErrLost)
 	}
-	d, used, err := s.decideOutcome(l, plan, c, answer, callErr)
+	pools, err := s.currentPools(ctx, l.State.Namespace, plan.Pools)
+	if err != nil {
+		return false, err
+	}
+	if err := s.reserveCalls(ctx, l.State, pools, r, c.Epoch, &answer); err != nil {
+		return false, err
+	}
+	d, used, err := s.decideOutcome(l, plan, c, r, answer, callErr)
 	if err != nil {
 		return false, fault.Terminal("decide", err)
 	}
 	commit := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: c.Cause, CancelledAt: cancelMoment(l),
 		Guard: Claim{Worker: s.worker, Epoch: c.Epoch}, Claim: ClaimClear}
 	if len(plan.Pools) > 0 {
-		commit.Settle = &Settlement{Reservation: s.reservation(l.State, plan, r.Seq, c.Epoch, 0), Used: used}
+		commit.Settle = &Settlement{Reservation: s.reservation(l.State, pools, r.Seq, c.Epoch, Amounts{}), Used: used}
 	}
 	again = d.State.OwesModelCall()
 	if again {
@@ -228,17 +235,21 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 	return again, nil
 }
 
-func (s *Service) decideOutcome(l Loaded, plan *Plan, c claimed, answer Answer, callErr error) (d Decision, used int64, err error) {
+func (s *Service) decideOutcome(l Loaded, plan *Plan, c claimed, r Request, answer Answer, callErr error) (d Decision, used Amounts, err error) {
+	prices := plan.answering(l.State).prices()
 	if callErr == nil {
 		d, err = DecideAnswer(l.State, plan, answer, c.Claimed, l.Now)
-		return d, answer.Usage.Total(), err
+		return d, usedBy(l.State, d.State, &answer.Usage, Cost(prices, answer.Usage)), err
 	}
 	e, ok := errors.AsType[*ModelError](callErr)
 	if !ok {
 		e = &ModelError{Code: "model_call", Retry: true, Err: callErr}
 	}
+	if e.Usage = r.billed(e); e.Usage != nil {
+		used = Amounts{Tokens: e.Usage.Total(), MicroUSD: Cost(prices, *e.Usage), ModelCalls: 1}
+	}
 	d, err = DecideFailure(l.State, plan, e, c.Claimed, l.Now)
-	return d, 0, err
+	return d, used, err
 }
 
 // ownAnswer finds the row that this very answer was committed in; 0 when it was

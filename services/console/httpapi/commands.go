@@ -30,7 +30,7 @@ type budgetInput struct {
 	RunPath
 	IdempotencyKey
 	Body struct {
-		Budget string `json:"budget" maxLength:"200" doc:"toolCalls, modelCalls or tokens of the run, or pool:<name>"`
+		Budget string `json:"budget" maxLength:"200" doc:"toolCalls, modelCalls, tokens, steps, cost (micro-dollars) or wallTime (seconds) of the run, or pool:<name>"`
 		To     int64  `json:"to" minimum:"1" doc:"the new ceiling"`
 		Reason string `json:"reason,omitempty" maxLength:"1000"`
 	}

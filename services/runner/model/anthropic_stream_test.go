@@ -60,7 +60,7 @@ func TestStream_StoredAnswers(t *testing.T) {
 			Model: "m", StopReason: "max_tokens", Calls: []runner.ModelCall{{ProviderID: "toolu_1", Tool: "look", Args: json.RawMessage(`{}`)}},
 			Usage: events.Usage{InputTokens: 9, OutputTokens: 100},
 		},
-		"no_usage":                {Model: "m", StopReason: "end_turn", Text: "from a gateway", Usage: events.Usage{InputTokens: 511, OutputTokens: 51, Estimated: true}},
+		"no_usage":                {Model: "m", StopReason: "end_turn", Text: "from a gateway", Usage: events.Usage{InputTokens: 552, OutputTokens: 51, Estimated: true}},
 		"usage_at_the_start_only": {Model: "m", StopReason: "end_turn", Text: "hi", Usage: events.Usage{InputTokens: 9, OutputTokens: 58, Estimated: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,7 @@ func requestError(ctx context.Context, err error, response *http.Response) *runn
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			code = "timeout"
 		}
-		return &runner.ModelError{Code: code, Retry: true, Err: err}
+		return &runner.ModelError{Code: code, Retry: true, Unknown: code == "timeout", Err: err}
 	}
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxProblem)) // the SDK keeps what it read
 	return refused(response.StatusCode, response.Header, problemOf(body))

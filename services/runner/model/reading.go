@@ -36,6 +36,12 @@ type stream interface {
 // answer. giveUp ends the request, whose context is ctx.
 func (e Env) read(ctx context.Context, giveUp context.CancelCauseFunc, response *http.Response, show func(runner.Piece), a stream) (raw string, streamed bool, err error) {
 	defer response.Body.Close()
+	begun, seen := false, 0
+	defer func() {
+		if e, ok := errors.AsType[*runner.ModelError](err); ok && begun {
+			e.Begun, e.Seen = true, seen
+		}
+	}()
 	stall := cmp.Or(e.Stall, time.Minute)
 	silent := time.AfterFunc(stall, func() { giveUp(errStalled) })
 	defer silent.Stop()
@@ -43,6 +49,7 @@ func (e Env) read(ctx context.Context, giveUp context.CancelCauseFunc, response 
 
 	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind == "application/json" {
 		raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+		begun, seen = true, len(raw)
 		switch {
 		case err != nil:
 			return "", false, readError(ctx, err)
@@ -81,6 +88,7 @@ func (e Env) read(ctx context.Context, giveUp context.CancelCauseFunc, response 
 		if err != nil {
 			return "", true, unreadable(err)
 		}
+		begun, seen = true, seen+len(piece.Text)
 		if show != nil && piece.Kind != "" {
 			show(piece)
 		}

@@ -12,12 +12,29 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/runner"
 )
 
+// base is the limit of the definition that the row follows: another definition
+// sets the ceiling anew, and one with another unit begins to count anew.
 const ensurePool = `
-INSERT INTO runner.pools (namespace, pool, window_start, unit, ceiling) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (namespace, pool, window_start) DO NOTHING`
+INSERT INTO runner.pools AS p (namespace, pool, window_start, unit, ceiling, base) VALUES ($1, $2, $3, $4, $5, $5)
+ON CONFLICT (namespace, pool, window_start) DO UPDATE SET base = excluded.base, unit = excluded.unit,
+    ceiling = CASE WHEN p.base IS NULL AND p.unit = excluded.unit THEN p.ceiling ELSE excluded.ceiling END,
+    used = CASE WHEN p.unit = excluded.unit THEN p.used ELSE 0 END, reserved = CASE WHEN p.unit = excluded.unit THEN p.reserved ELSE 0 END
+WHERE p.base IS DISTINCT FROM excluded.base OR p.unit <> excluded.unit`
+
+// What was booked in another unit is no part of the count any more.
+const dropForeign = `DELETE FROM runner.reservations WHERE namespace = $1 AND pool = $2 AND window_start = $3 AND unit <> $4`
+
+func ensure(ctx context.Context, tx pgx.Tx, namespace, window string, p runner.Pool) error {
+	tag, err := tx.Exec(ctx, ensurePool, namespace, p.Name, window, p.Unit(), p.Budget.Ceiling())
+	if err == nil && tag.RowsAffected() > 0 {
+		_, err = tx.Exec(ctx, dropForeign, namespace, p.Name, window, p.Unit())
+	}
+	return err
+}
 
 const dbNow = `SELECT clock_timestamp()`
 
@@ -34,8 +51,8 @@ booked AS (
                 OR NOT EXISTS (SELECT FROM runner.pool_waits w WHERE w.namespace = $4 AND w.pool = $5 AND w.window_start = $6)))
     RETURNING 1),
 noted AS (
-    INSERT INTO runner.reservations (run_id, seq, epoch, namespace, pool, window_start, amount)
-    SELECT $1, $2, $3, $4, $5, $6, $8 FROM booked)
+    INSERT INTO runner.reservations (run_id, seq, epoch, namespace, pool, window_start, amount, unit)
+    SELECT $1, $2, $3, $4, $5, $6, $8, $9 FROM booked)
 SELECT EXISTS (SELECT FROM old) OR EXISTS (SELECT FROM booked)`
 
 const poolNow = `SELECT ceiling, used, reserved FROM runner.pools WHERE namespace = $1 AND pool = $2 AND window_start = $3`
@@ -52,11 +69,15 @@ func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reser
 		}
 		for _, p := range pools {
 			window := p.Window(now)
-			if _, err := tx.Exec(ctx, ensurePool, r.Namespace, p.Name, window, p.Budget.Unit, p.Budget.Limit); err != nil {
+			amount := r.Most.Of(p.Unit())
+			if amount == 0 {
+				continue // tool calls are booked when there are some
+			}
+			if err := ensure(ctx, tx, r.Namespace, window, p); err != nil {
 				return err
 			}
 			var ok bool
-			if err := tx.QueryRow(ctx, reserve, string(r.RunID), r.Seq, r.Epoch, r.Namespace, p.Name, window, !p.Hard(), r.Amount).Scan(&ok); err != nil {
+			if err := tx.QueryRow(ctx, reserve, string(r.RunID), r.Seq, r.Epoch, r.Namespace, p.Name, window, !p.Hard(), amount, p.Unit()).Scan(&ok); err != nil {
 				return err
 			}
 			if ok {
@@ -66,9 +87,9 @@ func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reser
 			if err := tx.QueryRow(ctx, poolNow, r.Namespace, p.Name, window).Scan(&ceiling, &used, &reserved); err != nil {
 				return err
 			}
-			refused = refusal{window: window, unit: p.Budget.Unit, ceiling: ceiling, used: used + reserved, alerts: slices.Contains(p.Budget.AlertAt, int64(100))}
-			out = runner.Reserved{Refused: p.Name, Full: used+r.Amount > ceiling, Window: window, Amount: r.Amount,
-				Reason: fmt.Sprintf("pool %s: %d of %d %s used, %d reserved, the next call may need %d; raise it to go on", p.Name, used, ceiling, p.Budget.Unit, reserved, r.Amount)}
+			refused = refusal{window: window, unit: p.Unit(), ceiling: ceiling, used: used + reserved, alerts: slices.Contains(p.Budget.AlertAt, int64(100))}
+			out = runner.Reserved{Refused: p.Name, Full: used+amount > ceiling, Fail: p.Budget.OnExceeded == spec.OnExceededFail, Window: window, Amount: amount,
+				Reason: fmt.Sprintf("pool %s: %d of %d %s used, %d reserved, the next call may need %d", p.Name, used, ceiling, p.Unit(), reserved, amount)}
 			return errRefused
 		}
 		if len(pools) == 0 {
@@ -121,7 +142,8 @@ const settleOne = `
 WITH gone AS (
     DELETE FROM runner.reservations WHERE run_id = $1 AND seq = $2 AND epoch = $3 AND pool = $4
     RETURNING namespace, pool, window_start, amount)
-UPDATE runner.pools p SET used = p.used + $5, reserved = p.reserved - gone.amount
+UPDATE runner.pools p SET reserved = p.reserved - gone.amount,
+    used = p.used + CASE p.unit WHEN 'micro_usd' THEN $6::bigint WHEN 'modelCalls' THEN $7::bigint WHEN 'toolCalls' THEN $8::bigint ELSE $5::bigint END
 FROM gone WHERE (p.namespace, p.pool, p.window_start) = (gone.namespace, gone.pool, gone.window_start)
 RETURNING p.window_start`
 
@@ -129,7 +151,8 @@ func settle(ctx context.Context, tx pgx.Tx, st runner.Settlement) error {
 	pools := slices.SortedFunc(slices.Values(st.Pools), func(a, b runner.Pool) int { return strings.Compare(a.Name, b.Name) })
 	for _, p := range pools {
 		var window string
-		err := tx.QueryRow(ctx, settleOne, string(st.RunID), st.Seq, st.Epoch, p.Name, st.Used).Scan(&window)
+		err := tx.QueryRow(ctx, settleOne, string(st.RunID), st.Seq, st.Epoch, p.Name,
+			st.Used.Tokens, st.Used.MicroUSD, st.Used.ModelCalls, st.Used.ToolCalls).Scan(&window)
 		if errors.Is(err, pgx.ErrNoRows) {
 			continue // settled before
 		}
@@ -137,7 +160,7 @@ func settle(ctx context.Context, tx pgx.Tx, st runner.Settlement) error {
 			return fmt.Errorf("settle pool %s: %w", p.Name, err)
 		}
 		for _, percent := range p.Budget.AlertAt {
-			if _, err := tx.Exec(ctx, insertAlert, st.Namespace, p.Name, window, percent, p.Budget.Unit, percent); err != nil {
+			if _, err := tx.Exec(ctx, insertAlert, st.Namespace, p.Name, window, percent, p.Unit(), percent); err != nil {
 				return fmt.Errorf("alert of pool %s: %w", p.Name, err)
 			}
 		}
@@ -167,7 +190,7 @@ func (s *Store) RaisePool(ctx context.Context, namespace string, p runner.Pool, 
 			return err
 		}
 		window := p.Window(now)
-		if _, err := tx.Exec(ctx, ensurePool, namespace, p.Name, window, p.Budget.Unit, p.Budget.Limit); err != nil {
+		if err := ensure(ctx, tx, namespace, window, p); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, raisePool, namespace, p.Name, window, to)

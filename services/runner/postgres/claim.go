@@ -26,7 +26,8 @@ func (s *Store) Claim(ctx context.Context, id events.RunID, seq int64, worker, c
 // The statement that takes over judges by the database's clock alone: my heart
 // beats now and has done so for two seconds, the owner's has been silent for
 // more than 1.5 s (a stopped one's beat is -infinity, which no subtraction takes). A claim of my own process may move at once. Reservations of
-// the abandoned epoch count as spent: what the lost call cost is unknown.
+// the abandoned epoch count as spent: what the lost call cost is unknown. Tool
+// calls of an answer whose commit was lost have not begun.
 const takeOver = `
 WITH moved AS (
     UPDATE runner.runs r SET
@@ -44,7 +45,7 @@ lost AS (
     DELETE FROM runner.reservations v USING moved WHERE v.run_id = $1 AND v.epoch <= $3
     RETURNING v.namespace, v.pool, v.window_start, v.amount),
 spent AS (
-    UPDATE runner.pools p SET used = p.used + l.amount, reserved = p.reserved - l.amount
+    UPDATE runner.pools p SET used = p.used + CASE WHEN p.unit = 'toolCalls' THEN 0 ELSE l.amount END, reserved = p.reserved - l.amount
     FROM (SELECT namespace, pool, window_start, sum(amount) AS amount FROM lost GROUP BY 1, 2, 3) l
     WHERE (p.namespace, p.pool, p.window_start) = (l.namespace, l.pool, l.window_start))
 SELECT claim_epoch, attempts FROM moved`
@@ -71,7 +72,7 @@ WITH freed AS (
 lost AS (
     DELETE FROM runner.reservations v USING freed WHERE v.run_id = freed.run_id AND v.epoch <= $3
     RETURNING v.namespace, v.pool, v.window_start, v.amount)
-UPDATE runner.pools p SET used = p.used + l.amount, reserved = p.reserved - l.amount
+UPDATE runner.pools p SET used = p.used + CASE WHEN p.unit = 'toolCalls' THEN 0 ELSE l.amount END, reserved = p.reserved - l.amount
 FROM (SELECT namespace, pool, window_start, sum(amount) AS amount FROM lost GROUP BY 1, 2, 3) l
 WHERE (p.namespace, p.pool, p.window_start) = (l.namespace, l.pool, l.window_start)`
 

@@ -19,7 +19,7 @@ func TestPoolWait_NobodyOvertakesAndWakesAreRepeated(t *testing.T) {
 	}
 	pool := runner.Pool{Name: "night", Budget: docs[0].Budget}
 	of := func(id events.RunID, amount int64) runner.Reservation {
-		return runner.Reservation{RunID: id, Namespace: "default", Seq: st.Seq, Epoch: 1, Pools: []runner.Pool{pool}, Amount: amount}
+		return runner.Reservation{RunID: id, Namespace: "default", Seq: st.Seq, Epoch: 1, Pools: []runner.Pool{pool}, Most: runner.Amounts{Tokens: amount}}
 	}
 	reserve := func(r runner.Reservation) runner.Reserved {
 		t.Helper()

@@ -171,7 +171,7 @@ func TestReserve_AlertNamesTheCeilingThatRefused(t *testing.T) {
 	pool := runner.Pool{Name: "night", Budget: docs[0].Budget}
 	ask := func(seq int64) runner.Reserved {
 		t.Helper()
-		r, err := s.Reserve(t.Context(), runner.Reservation{RunID: st.RunID, Namespace: "default", Seq: seq, Epoch: 1, Pools: []runner.Pool{pool}, Amount: 101})
+		r, err := s.Reserve(t.Context(), runner.Reservation{RunID: st.RunID, Namespace: "default", Seq: seq, Epoch: 1, Pools: []runner.Pool{pool}, Most: runner.Amounts{Tokens: 101}})
 		if err != nil {
 			t.Fatal(err)
 		}
