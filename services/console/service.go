@@ -23,6 +23,7 @@ type Store interface {
 	TokenStore
 	ResourceStore
 	SystemReader
+	CheckupReader
 	follow.History
 }
 

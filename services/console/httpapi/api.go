@@ -42,6 +42,7 @@ func Register(d *door.Door, s *console.Service) {
 	a.resources()
 	a.tokens()
 	a.system()
+	a.doctor()
 	a.pages()
 }
 

@@ -1,0 +1,141 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Severity of a Finding.
+const (
+	FindingProblem = "problem" // somebody must act
+	FindingWarning = "warning" // somebody should look
+)
+
+// Finding is one thing that is not as it should be, and what to do about it.
+type Finding struct {
+	Severity string // FindingProblem or FindingWarning
+	Code     string // stable: "parked_runs", "no_worker" …
+	What     string // one sentence
+	Next     string // a command or a place to look
+	Count    int64
+	Since    time.Time // of the oldest; zero when that is not known
+}
+
+// Tally is a number of like things and when the oldest of them was.
+type Tally struct {
+	Code  string // what tells them apart; empty when nothing does
+	Count int64
+	Since time.Time
+}
+
+// Checkup is what the doctor is told of a namespace, by the database's clock.
+type Checkup struct {
+	Parked    []Tally // runs that need attention, by the code of their error
+	Paused    []Tally // paused runs, by what they are paused for; empty: by an operator
+	Orphans   Tally   // runs with a model call that a dead worker holds, for over a minute
+	Untaken   Tally   // starts that no runner has committed, for over a minute
+	Unlanded  Tally   // commands that no runner has committed, for over a minute
+	Doubts    Tally   // effects of which nobody knows whether they happened
+	Waiting   Tally   // questions to people
+	Rejected  []Tally // messages of the last day that no retry can cure, as "<service> <code>"; of all namespaces
+	NewerRuns Tally   // open runs that need a newer release than this
+}
+
+// CheckupReader reads what the doctor asks about.
+type CheckupReader interface {
+	Checkup(ctx context.Context, namespace string) (Checkup, error)
+}
+
+// Doctor looks at a namespace and at the processes. It changes nothing.
+func (s *Service) Doctor(ctx context.Context, namespace string) (findings []Finding, at time.Time, err error) {
+	system, err := s.System(ctx, namespace)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	c, err := s.Checkup(ctx, namespace)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	return Examine(system, c), system.At, nil
+}
+
+// stuck is how many messages one consumer may owe before it counts as behind.
+const stuck = 1000
+
+// Examine finds what is wrong, the worst first. It is pure.
+func Examine(system System, c Checkup) []Finding {
+	var out []Finding
+	add := func(severity, code string, t Tally, next, format string, args ...any) {
+		out = append(out, Finding{Severity: severity, Code: code, What: fmt.Sprintf(format, args...), Next: next, Count: t.Count, Since: t.Since})
+	}
+	alive := map[string]int{}
+	for _, w := range system.Workers {
+		if w.Alive() {
+			alive[w.Service]++
+		}
+	}
+	for _, service := range []string{"runner", "tools"} {
+		if alive[service] == 0 {
+			add(FindingProblem, "no_worker", Tally{}, "start one: holdfast serve "+service, "no process of %s is alive; what needs one waits, and nothing is lost", service)
+		}
+	}
+	for _, t := range c.Parked {
+		add(FindingProblem, "parked_runs", t, fmt.Sprintf(`mend the cause, then: holdfast runs resume --where 'status=="needs_attention" && error.code=="%s"'`, t.Code),
+			"%d runs need attention (%s)", t.Count, t.Code)
+	}
+	tell := func(severity, code string, t Tally, next, what string) {
+		if t.Count > 0 {
+			add(severity, code, t, next, what, t.Count)
+		}
+	}
+	tell(FindingProblem, "doubts", c.Doubts, "holdfast effects list --state unknown, then: holdfast effects resolve ID", "of %d effects nobody knows whether they happened")
+	tell(FindingProblem, "newer_runs", c.NewerRuns, "start a runner of the newer release", "%d runs were written to by a newer release and wait for a runner of it")
+	tell(FindingProblem, "orphans", c.Orphans, "look at the runners' logs; whoever has their messages takes them over", "%d model calls are held by workers that are gone, for over a minute")
+	tell(FindingWarning, "untaken_starts", c.Untaken, "are runners and NATS there? GET /v1/system says who works", "%d starts were accepted over a minute ago and no runner has them yet")
+	tell(FindingWarning, "unlanded_commands", c.Unlanded, "are runners and NATS there? GET /v1/system says who works", "%d commands are kept and have not reached their run for over a minute")
+	for _, t := range c.Rejected {
+		service, code, _ := strings.Cut(t.Code, " ")
+		add(FindingWarning, "rejected_messages", t, fmt.Sprintf("read them: SELECT * FROM %s.rejected ORDER BY id DESC LIMIT 20", service), "%s rejected %d messages within a day (%s), of all namespaces", service, t.Count, code)
+	}
+	for _, t := range c.Paused {
+		if t.Code == "" {
+			add(FindingWarning, "paused_runs", t, `holdfast runs resume --where 'status=="paused"'`, "%d runs are paused by an operator", t.Count)
+			continue
+		}
+		add(FindingWarning, "paused_runs", t, "raise the budget: POST /v1/runs/{id}/budget", "%d runs are paused: %s is used up", t.Count, t.Code)
+	}
+	for _, h := range system.Stops {
+		scope := strings.TrimSpace(h.Scope + " " + h.Name)
+		add(FindingWarning, "stop_in_force", Tally{Count: 1, Since: h.Since}, "holdfast start", "writes of %s are stopped by %s: %s", scope, h.By, h.Note)
+	}
+	if system.NoLag != "" {
+		add(FindingWarning, "streams_unread", Tally{}, "is NATS there?", "the streams cannot be read: %s", system.NoLag)
+	}
+	for _, l := range system.Lags {
+		if l.Pending >= stuck {
+			add(FindingWarning, "backlog", Tally{Count: int64(l.Pending)}, "more workers of that service, or wait", "consumer %s of %s is %d messages behind", l.Durable, l.Stream, l.Pending)
+		}
+	}
+	tell(FindingWarning, "waiting_for_people", old(c.Waiting, system.At), "holdfast approvals list", "%d questions wait for people, the oldest for over a day")
+	slices.SortStableFunc(out, func(a, b Finding) int { return cmp.Compare(severityRank(a), severityRank(b)) })
+	return out
+}
+
+func severityRank(f Finding) int {
+	if f.Severity == FindingProblem {
+		return 0
+	}
+	return 1
+}
+
+// old keeps a tally whose oldest is over a day old.
+func old(t Tally, now time.Time) Tally {
+	if t.Since.IsZero() || now.Sub(t.Since) < 24*time.Hour {
+		return Tally{}
+	}
+	return t
+}

@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
+)
+
+// Each part is one line: what, a code, how many, since when. They read open rows
+// only, over the indexes that are there for those.
+const checkup = `
+SELECT 'parked' AS what, coalesce(error->>'code', 'unknown') AS code, count(*) AS n, min(updated_at) AS since
+  FROM runner.v_runs WHERE namespace = $1 AND ended_at IS NULL AND status = 'needs_attention' GROUP BY 2
+UNION ALL
+SELECT 'paused', paused_for, count(*), min(updated_at)
+  FROM runner.v_health WHERE namespace = $1 AND status = 'paused' GROUP BY 2
+UNION ALL
+SELECT 'orphans', '', count(*), min(r.claim_at)
+  FROM runner.v_runs r
+ WHERE r.namespace = $1 AND r.ended_at IS NULL AND r.claim_at < clock_timestamp() - interval '1 min'
+   AND NOT EXISTS (SELECT FROM runner.v_workers w WHERE w.name = r.claim_worker AND w.beat >= clock_timestamp() - interval '10 s')
+UNION ALL
+SELECT 'newer', '', count(*), min(updated_at) FROM runner.v_health WHERE namespace = $1 AND min_reader > $2
+UNION ALL
+SELECT 'untaken', '', count(*), min(accepted_at)
+  FROM trigger.v_deliveries WHERE namespace = $1 AND landed_at IS NULL AND accepted_at < clock_timestamp() - interval '1 min'
+UNION ALL
+SELECT 'unlanded', '', count(*), min(created_at)
+  FROM console.commands WHERE namespace = $1 AND landed_at IS NULL AND created_at < clock_timestamp() - interval '1 min'
+UNION ALL
+SELECT 'doubts', '', count(*), min(updated_at) FROM tools.v_effects WHERE namespace = $1 AND state = 'unknown' AND coalesce(in_doubt, '') <> 'probe'
+UNION ALL
+SELECT 'waiting', '', count(*), min(created_at) FROM approvals.v_requests WHERE namespace = $1 AND state = 'pending'
+UNION ALL
+SELECT 'rejected', service || ' ' || code, count(*), min(at) FROM (
+	SELECT 'runner' AS service, code, at FROM runner.v_rejected WHERE at > clock_timestamp() - interval '1 day' UNION ALL
+	SELECT 'tools', code, at FROM tools.v_rejected WHERE at > clock_timestamp() - interval '1 day' UNION ALL
+	SELECT 'approvals', code, at FROM approvals.v_rejected WHERE at > clock_timestamp() - interval '1 day' UNION ALL
+	SELECT 'trigger', code, at FROM trigger.v_rejected WHERE at > clock_timestamp() - interval '1 day') rejected
+ GROUP BY 2
+ORDER BY 1, 3 DESC, 2
+LIMIT 200`
+
+// Checkup implements console.CheckupReader.
+func (s *Store) Checkup(ctx context.Context, namespace string) (console.Checkup, error) {
+	rows, err := s.pool.Query(ctx, checkup, namespace, events.Reader)
+	if err != nil {
+		return console.Checkup{}, fmt.Errorf("check up: %w", err)
+	}
+	var c console.Checkup
+	var what, code string
+	var n int64
+	var since *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&what, &code, &n, &since}, func() error {
+		t := console.Tally{Code: code, Count: n, Since: orZero(since)}
+		switch what {
+		case "parked":
+			c.Parked = append(c.Parked, t)
+		case "paused":
+			c.Paused = append(c.Paused, t)
+		case "rejected":
+			c.Rejected = append(c.Rejected, t)
+		case "orphans":
+			c.Orphans = t
+		case "newer":
+			c.NewerRuns = t
+		case "untaken":
+			c.Untaken = t
+		case "unlanded":
+			c.Unlanded = t
+		case "doubts":
+			c.Doubts = t
+		case "waiting":
+			c.Waiting = t
+		}
+		return nil
+	})
+	if err != nil {
+		return console.Checkup{}, fmt.Errorf("check up: %w", err)
+	}
+	return c, nil
+}
