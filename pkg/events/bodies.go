@@ -51,6 +51,16 @@ type Parent struct {
 	// Depth is how many runs are above the child; absent of runs from before it
 	// was counted.
 	Depth int `json:"depth,omitempty"`
+	// Shared is the ceilings of flows above, which the child draws on.
+	Shared []SharedCeiling `json:"shared,omitempty"`
+}
+
+// SharedCeiling is a ceiling that a flow's run sets for all runs under it.
+type SharedCeiling struct {
+	Pool       string `json:"pool"`
+	Unit       string `json:"unit"`
+	Limit      int64  `json:"limit"` // in micro-units: 400 tokens are 400000000, 2.5 dollars 2500000
+	OnExceeded string `json:"on_exceeded"`
 }
 
 // StartRun asks the runner for a run. Its ID (the cause) is "start:<run id>".
@@ -299,8 +309,9 @@ type WithdrawApproval struct {
 type BudgetAlert struct {
 	ID        string    `json:"id"`
 	Namespace string    `json:"namespace"`
-	Pool      string    `json:"pool"`   // a Budget's name, or "run:<ceiling>" of one run
-	Window    string    `json:"window"` // first day of the window, "2026-11-29"; "all" without one; the run's id of a run's
+	RunID     RunID     `json:"run_id,omitempty"` // of a run's own ceiling
+	Pool      string    `json:"pool"`             // a Budget's name, or "run:<ceiling>" of one run
+	Window    string    `json:"window"`           // first day of the window, "2026-11-29"; "all" without one; the run's id of a run's
 	Percent   int       `json:"percent"`
 	Limit     int64     `json:"limit"`
 	Used      int64     `json:"used"` // used and reserved

@@ -136,6 +136,8 @@ type ModelAnswered struct {
 	// CostMicroUSD is what Usage costs by that document's prices, rounded up;
 	// absent without prices.
 	CostMicroUSD int64 `json:"cost_micro_usd,omitempty"`
+	// Left is what the model reads behind the results of Calls about its budget.
+	Left string `json:"left,omitempty"`
 	// Bound says that Raw holds what only its own model can take back.
 	Bound bool `json:"bound,omitempty"`
 }

@@ -39,8 +39,10 @@ type AgentBudget struct {
 	// counts.
 	WallTime Duration `json:"wallTime,omitempty"`
 	// OnExceeded is OnExceededPause (empty means it) or OnExceededFail.
-	OnExceeded string   `json:"onExceeded,omitempty"`
-	Pools      []string `json:"pools,omitempty"` // names of Budgets that many runs share
+	OnExceeded string `json:"onExceeded,omitempty"`
+	// Tell lets the model read behind the results of its calls what is left.
+	Tell  bool     `json:"tell,omitempty"`
+	Pools []string `json:"pools,omitempty"` // names of Budgets that many runs share
 }
 
 func (a *Agent) fill() {

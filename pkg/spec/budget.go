@@ -25,7 +25,7 @@ type Budget struct {
 	// Window starts the count anew every day; nil counts for ever.
 	Window *Window `json:"window,omitempty"`
 	// AlertAt lists percentages of the limit; each is reported once per window.
-	// Default 100.
+	// Default 80 and 100.
 	AlertAt    []int64 `json:"alertAt"`
 	OnExceeded string  `json:"onExceeded"` // OnExceededPause (default), OnExceededFail or OnExceededAlert
 }
@@ -41,7 +41,7 @@ func (b *Budget) fill() {
 		b.Unit = UnitTokens
 	}
 	if b.AlertAt == nil {
-		b.AlertAt = []int64{100}
+		b.AlertAt = []int64{80, 100}
 	}
 	if b.OnExceeded == "" {
 		b.OnExceeded = OnExceededPause

@@ -19,6 +19,8 @@ type Flow struct {
 	Metadata `json:"-"`
 	Input    *Schema `json:"input,omitempty"`
 	Steps    []Step  `json:"steps"`
+	// Budget is shared by all runs that the flow starts, directly or not.
+	Budget *FlowBudget `json:"budget,omitempty"`
 	// Callback is nil when a start may name none.
 	Callback *Callback `json:"callback,omitempty"`
 }
@@ -87,6 +89,7 @@ func (f *Flow) Step(name string) *Step {
 
 func (f *Flow) check(d *decoder, s spot) {
 	f.Callback.check(d, s.at("callback"))
+	f.Budget.check(d, s.at("budget"))
 	steps := s.at("steps")
 	d.require(steps, len(f.Steps) > 0, "at least one step")
 	if len(f.Steps) > 100 {

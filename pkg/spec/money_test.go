@@ -62,6 +62,30 @@ func TestAgentBudget_BadValues(t *testing.T) {
 	}
 }
 
+func TestFlowBudget(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"{}":                              "names no ceiling",
+		"{onExceeded: fail}":              "names no ceiling",
+		"{tokens: 1, onExceeded: alert}":  "is not one of pause, fail",
+		"{modelCalls: -1}":                "outside 0 to",
+		"{steps: 3}":                      "steps",
+		"{modelCalls: 3, cost: \"0.50\"}": "",
+	} {
+		docs, err := Parse("t.yaml", []byte("apiVersion: holdfast/v1\nkind: Flow\nmetadata: {name: f}\nspec: {steps: [{name: a, agent: x}], budget: "+text+"}"))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+			continue
+		}
+		if err == nil {
+			shared := docs[0].Flow.Budget.Shared()
+			if len(shared) != 2 || shared[0].Unit != UnitModelCalls || shared[0].Ceiling() != 3 || shared[1].Unit != UnitUSD || shared[1].Ceiling() != 500_000 || shared[1].OnExceeded != OnExceededPause {
+				t.Errorf("%s: shared %+v", text, shared)
+			}
+		}
+	}
+}
+
 func TestUnpriced(t *testing.T) {
 	t.Parallel()
 	docs, err := Parse("t.yaml", []byte(`

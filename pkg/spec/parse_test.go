@@ -179,7 +179,7 @@ func TestParse_DigestDependsOn(t *testing.T) {
 	same := map[string]string{
 		"a namespace":           strings.Replace(base, "night}", "night, namespace: other}", 1),
 		"comments and order":    "spec: {limit: 10} # ten\nmetadata:\n  name: \"night\"\nkind: Budget\napiVersion: holdfast/v1\n",
-		"a default spelled out": strings.Replace(base, "10}", "10, unit: tokens, alertAt: [100]}", 1),
+		"a default spelled out": strings.Replace(base, "10}", "10, unit: tokens, alertAt: [80, 100]}", 1),
 		"CRLF and a BOM":        "\ufeff" + strings.ReplaceAll(base, "\n", "\r\n"),
 	}
 	for name, text := range same {

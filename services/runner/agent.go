@@ -31,6 +31,7 @@ type Plan struct {
 type Pool struct {
 	Name   string
 	Budget *spec.Budget
+	Fixed  bool // of a flow: no definition changes it
 }
 
 // Stop reasons, in the words of Anthropic's Messages API, to which every
@@ -105,6 +106,7 @@ func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (De
 			s.gate(plan, &body.Calls[i], facts)
 		}
 	}
+	body.Left = s.left(plan, body, now)
 	if err := d.add(events.FactModelAnswered, body, false); err != nil {
 		return Decision{}, err
 	}

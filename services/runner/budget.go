@@ -39,6 +39,10 @@ func (s *Service) reserve(ctx context.Context, st *State, plan *Plan, epoch int6
 func (s *Service) currentPools(ctx context.Context, namespace string, pinned []Pool) ([]Pool, error) {
 	out := make([]Pool, 0, len(pinned))
 	for _, p := range pinned {
+		if p.Fixed {
+			out = append(out, p)
+			continue
+		}
 		digest, err := s.defs.CurrentDigest(ctx, namespace, kindBudget, p.Name)
 		if err == nil {
 			p.Budget, err = s.defs.Budget(ctx, namespace, digest)

@@ -2,9 +2,12 @@ package runner
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
@@ -197,5 +200,61 @@ func TestCeilings_WallTime(t *testing.T) {
 		if timers = s.Timers(time.Time{}); s.Pause != nil || len(timers) != 1 || !timers[0].Due.Equal(testTime.Add(2*time.Hour)) {
 			t.Errorf("after the raise: pause %+v, timers %v", s.Pause, timers)
 		}
+	}
+}
+
+// Each threshold is passed once: at 80 percent, and where the run stops.
+func TestOwnAlerts_OnceAtEachThreshold(t *testing.T) {
+	t.Parallel()
+	s, plan := capped(t, spec.AgentBudget{ModelCalls: 5})
+	var got []int
+	for range 5 {
+		d, err := DecideAnswer(s, plan, asked("none {}"), Claimed{}, testTime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range ownAlerts(s, d.State, plan, testTime) {
+			got = append(got, int(a.Used)*1000+a.Percent)
+		}
+		s = d.State
+	}
+	if !slices.Equal(got, []int{4080, 5100}) {
+		t.Errorf("alerts (calls and percent) %v", got)
+	}
+	// A ceiling whose next call does not fit is as good as reached.
+	first, plan := capped(t, spec.AgentBudget{ModelCalls: 100, Cost: 40_000})
+	a := asked("none {}")
+	a.Usage = events.Usage{InputTokens: 1000, OutputTokens: 1800}
+	d, err := DecideAnswer(first, plan, a, Claimed{}, testTime)
+	if err != nil || d.State.Pause == nil {
+		t.Fatalf("no pause (%v)", err)
+	}
+	if got := ownAlerts(first, d.State, plan, testTime); len(got) != 1 || got[0].Percent != 100 || got[0].Used != 30_000 || got[0].Unit != unitMicroUSD {
+		t.Errorf("alerts %+v", got)
+	}
+}
+
+// What the model is told stands behind the last result and never changes.
+func TestTell_StaysAsItWasSent(t *testing.T) {
+	t.Parallel()
+	s, plan := capped(t, spec.AgentBudget{ModelCalls: 5, Steps: 10, Tell: true})
+	s = must(t)(DecideAnswer(s, plan, asked("none {}", "none {}"), Claimed{}, testTime))
+	first, err := s.Transcript("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "\n\n[left of the budget: modelCalls 4 of 5, steps 9 of 10]"
+	results := first[len(first)-1].Results
+	if strings.Contains(results[0].Text, "left of") || !strings.HasSuffix(results[1].Text, want) {
+		t.Errorf("results %+v", results)
+	}
+	s = s.raise(t, plan, ceilModelCalls, 50, testTime)
+	s = must(t)(DecideAnswer(s, plan, asked("none {}"), Claimed{}, testTime))
+	again, err := s.Transcript("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, again[:len(first)]); diff != "" {
+		t.Errorf("the history changed (-sent +now):\n%s", diff)
 	}
 }

@@ -188,7 +188,7 @@ func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Rece
 	if d.Recorded {
 		return s.again(ctx, l, plan, m, in)
 	}
-	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: cancelMoment(l)}
+	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: cancelMoment(l), Alerts: ownAlerts(l.State, d.State, plan, l.Now)}
 	return s.commitAndSend(ctx, l, plan, c, s.store.Commit)
 }
 

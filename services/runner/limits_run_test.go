@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/runner"
+	"github.com/holdfast-run/holdfast/services/runner/postgres"
 )
 
 const limits = `
@@ -38,6 +39,21 @@ apiVersion: holdfast/v1
 kind: Agent
 metadata: {name: caller}
 spec: {model: scripted, instructions: work, tools: [look], budget: {pools: [calls]}}
+---
+apiVersion: holdfast/v1
+kind: Flow
+metadata: {name: crowd}
+spec:
+  budget: {modelCalls: 3, onExceeded: fail}
+  steps:
+    - {name: each, flow: inner, forEach: "${input.items}", limit: 10, onFailure: continue}
+---
+apiVersion: holdfast/v1
+kind: Flow
+metadata: {name: inner}
+spec:
+  steps:
+    - {name: work, agent: clerk}
 ---
 apiVersion: holdfast/v1
 kind: Agent
@@ -117,5 +133,55 @@ func TestCaseH01_SharedToolCallsNeverOvershoot(t *testing.T) {
 	}
 	if _, used, reserved, _ := r.poolNamed("calls"); used != 6 || reserved != 0 || len(calls.all()) != 6 || refused != 10 {
 		t.Errorf("%d used, %d reserved, %d calls sent, %d refused; want 6, 0, 6 and 10", used, reserved, len(calls.all()), refused)
+	}
+}
+
+// Five runs two levels under a flow share its three model calls: no more are made,
+// and who finds none fails with the numbers. One alert is told at each threshold.
+func TestCaseH01_RunsUnderAFlowShareItsCeiling(t *testing.T) {
+	r := newRig(t)
+	r.defs.apply(t, limits)
+	var made atomic.Int64
+	m := &script{answer: func(_ context.Context, q runner.Request, n int) (runner.Answer, error) {
+		made.Add(1)
+		return said("ok"), nil
+	}}
+	r.worker(m)
+	r.worker(m)
+	id := r.start(events.KindFlow, "crowd", `{"items":[1,2,3,4,5]}`)
+	r.reaches(id, events.StatusCompleted)
+	pool := "flow-" + string(id) + "-modelcalls"
+	if ceiling, used, reserved, unit := r.poolNamed(pool); made.Load() != 3 || ceiling != 3 || used != 3 || reserved != 0 || unit != "modelCalls" {
+		t.Errorf("%d calls made; %d of %d %s used, %d reserved", made.Load(), used, ceiling, unit, reserved)
+	}
+	var failed, alerts int
+	if err := r.sql.QueryRow(t.Context(), `SELECT count(*) FROM runner.v_runs WHERE name = 'clerk' AND status = 'failed' AND error->>'code' = 'budget' AND error->>'message' LIKE '%3 of 3 modelCalls used%'`).Scan(&failed); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.sql.QueryRow(t.Context(), `SELECT count(*) FROM runner.alerts WHERE pool = $1`, pool).Scan(&alerts); err != nil || failed != 2 || alerts != 2 {
+		t.Errorf("%d runs failed for the budget and %d alerts (%v), want 2 and 2", failed, alerts, err)
+	}
+}
+
+// Passing a threshold of a run's own ceiling is one event that names the run.
+func TestOwnAlerts_AreAnnouncedOnce(t *testing.T) {
+	r := newRig(t)
+	r.defs.apply(t, strings.Replace(documents, "budget: {toolCalls: 12}", "budget: {modelCalls: 5}", 1))
+	m := &script{answer: func(_ context.Context, q runner.Request, n int) (runner.Answer, error) {
+		return asks(runner.ModelCall{Tool: "look"}), nil
+	}}
+	r.worker(m)
+	r.tools(`"seen"`)
+	id := r.start(events.KindAgent, "clerk", `{}`)
+	r.reaches(id, events.StatusPaused)
+	due, err := postgres.New(r.db.Open(t, "holdfast_runner")).DueAlerts(t.Context(), 10)
+	if err != nil || len(due) != 2 {
+		t.Fatalf("%d alerts (%v), want 2", len(due), err)
+	}
+	for i, percent := range []int{80, 100} {
+		var a events.BudgetAlert
+		if err := events.Decode(due[i], &a); err != nil || a.RunID != id || a.Percent != percent || a.Pool != "run:modelCalls" || a.Limit != 5 {
+			t.Errorf("alert %d: %+v (%v)", i, a, err)
+		}
 	}
 }

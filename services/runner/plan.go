@@ -97,7 +97,12 @@ func (s *Service) plan(ctx context.Context, st *State) (*Plan, error) {
 	if st.End != "" && st.Started.Model == nil && st.Started.Steps == nil { // it failed at the start
 		return &Plan{Flow: &spec.Flow{}, Agent: &spec.Agent{}}, nil
 	}
-	return s.planOf(ctx, st.Namespace, st.Started)
+	p, err := s.planOf(ctx, st.Namespace, st.Started)
+	if err != nil {
+		return nil, err
+	}
+	p.Pools = append(p.Pools, ownPools(st.RunID, p.Flow)...)
+	return p, nil
 }
 
 func (s *Service) planOf(ctx context.Context, namespace string, started events.RunStarted) (*Plan, error) {
@@ -107,6 +112,7 @@ func (s *Service) planOf(ctx context.Context, namespace string, started events.R
 		if p.Flow, err = s.defs.Flow(ctx, namespace, started.Ref.Digest); err != nil {
 			return nil, err
 		}
+		p.Pools = sharedPools(started.Parent)
 		return p, s.loadTools(ctx, namespace, started, p)
 	}
 	if p.Agent, err = s.defs.Agent(ctx, namespace, started.Ref.Digest); err != nil {
@@ -133,6 +139,7 @@ func (s *Service) planOf(ctx context.Context, namespace string, started events.R
 		}
 		p.Pools = append(p.Pools, Pool{Name: ref.Name, Budget: b})
 	}
+	p.Pools = append(p.Pools, sharedPools(started.Parent)...)
 	return p, s.loadStarts(ctx, namespace, started, p)
 }
 

@@ -43,6 +43,7 @@ type Commit struct {
 	// CancelledAt is the moment that cancel timers count from.
 	CancelledAt time.Time
 	Settle      *Settlement
+	Alerts      []Alert // of the run's own ceilings, each told once
 }
 
 // ClaimChange is what a commit does to the claim.

@@ -198,7 +198,7 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 		return false, fault.Terminal("decide", err)
 	}
 	commit := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: c.Cause, CancelledAt: cancelMoment(l),
-		Guard: Claim{Worker: s.worker, Epoch: c.Epoch}, Claim: ClaimClear}
+		Guard: Claim{Worker: s.worker, Epoch: c.Epoch}, Claim: ClaimClear, Alerts: ownAlerts(l.State, d.State, plan, l.Now)}
 	if len(plan.Pools) > 0 {
 		commit.Settle = &Settlement{Reservation: s.reservation(l.State, pools, r.Seq, c.Epoch, Amounts{}), Used: used}
 	}

@@ -43,6 +43,9 @@ func (s *State) Transcript(first string) ([]Entry, error) {
 			}
 			results = append(results, c.result())
 		}
+		if left := turn.Answer.Left; left != "" {
+			results[len(results)-1].Text += "\n\n" + left
+		}
 		out = append(out, Entry{Results: results})
 	}
 	return out, nil

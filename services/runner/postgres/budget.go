@@ -227,6 +227,9 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) ([]events.Message, err
 			return events.Message{}, err
 		}
 		a.At = a.At.UTC()
+		if strings.HasPrefix(a.Pool, ownPrefix) {
+			a.RunID = events.RunID(a.Window)
+		}
 		id := "alert:" + a.ID
 		return events.Message{Subject: events.EventSubject("budget", a.ID), MsgID: pg.AnnounceID(id, count), ID: id, Source: "/services/runner",
 			Type: events.TypeBudgetAlert, About: a.Pool, Time: a.At, Namespace: a.Namespace, Data: must(events.Marshal(a))}, nil

@@ -202,7 +202,7 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq, readerOf(c.Facts), st.Cost, st.CostGuess)
 	// The run stops owing a call that nobody has begun: it may wait for a pool.
 	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall()
-	if c.Settle == nil && !leaves {
+	if c.Settle == nil && !leaves && len(c.Alerts) == 0 {
 		return s.run(ctx, updateRun, st.RunID, args)
 	}
 	var epoch int64
@@ -216,8 +216,8 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 				return err
 			}
 		}
-		if c.Settle == nil {
-			return nil
+		if err := insertOwn(ctx, tx, st, c.Alerts); err != nil || c.Settle == nil {
+			return err
 		}
 		return settle(ctx, tx, *c.Settle)
 	})

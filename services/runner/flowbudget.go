@@ -1,0 +1,45 @@
+package runner
+
+import (
+	"strings"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+)
+
+// ownPools are the ceilings that a flow's run sets for the runs under it. They are
+// pools like any other, named after the run.
+func ownPools(run events.RunID, flow *spec.Flow) []Pool {
+	if flow == nil {
+		return nil
+	}
+	var out []Pool
+	for _, b := range flow.Budget.Shared() {
+		out = append(out, Pool{Name: "flow-" + string(run) + "-" + strings.ToLower(b.Unit), Budget: b, Fixed: true})
+	}
+	return out
+}
+
+// sharedPools are the ceilings that a run was started under.
+func sharedPools(parent *events.Parent) []Pool {
+	if parent == nil {
+		return nil
+	}
+	var out []Pool
+	for _, c := range parent.Shared {
+		out = append(out, Pool{Name: c.Pool, Fixed: true, Budget: &spec.Budget{Unit: c.Unit, Limit: spec.Limit(c.Limit), AlertAt: []int64{80, 100}, OnExceeded: c.OnExceeded}})
+	}
+	return out
+}
+
+// sharedCeilings is what a child of s draws on: what s does, and what s sets.
+func (s *State) sharedCeilings(plan *Plan) []events.SharedCeiling {
+	var out []events.SharedCeiling
+	if s.Started.Parent != nil {
+		out = append(out, s.Started.Parent.Shared...)
+	}
+	for _, p := range ownPools(s.RunID, plan.Flow) {
+		out = append(out, events.SharedCeiling{Pool: p.Name, Unit: p.Budget.Unit, Limit: int64(p.Budget.Limit), OnExceeded: p.Budget.OnExceeded})
+	}
+	return out
+}
