@@ -21,6 +21,7 @@ const (
 	FactPlanChanged     = "plan_changed"
 	FactFactsChanged    = "facts_changed"
 	FactSleepStarted    = "sleep_started"
+	FactTurnAwaited     = "turn_awaited"
 	FactChildStarted    = "child_started"
 	FactQuestionAsked   = "question_asked"
 	FactItemsStarted    = "items_started"

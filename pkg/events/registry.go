@@ -48,7 +48,7 @@ type FactKind struct {
 // min_reader rises with the rows that are written to it; a release whose Reader
 // is lower leaves the run to a newer one. A release reads a form before the next
 // one writes it.
-const Reader = 1
+const Reader = 2
 
 // ReaderOf is the oldest reader that understands a row of the kind, and one more
 // than Reader for a kind that this release does not know.
@@ -80,6 +80,7 @@ func Facts() []FactKind {
 		{Kind: FactPlanChanged, Doc: "A call of the model wrote, changed or read the run's plan, and has its result.", New: body[PlanChanged]},
 		{Kind: FactFactsChanged, Doc: "A call of the model wrote, removed or read facts that the run keeps by name, and has its result.", New: body[FactsChanged]},
 		{Kind: FactSleepStarted, Doc: "A call sleeps until a time, or finds that it has passed.", New: body[SleepStarted]},
+		{Kind: FactTurnAwaited, Doc: "The next model call waits for its turn under the limits of its model.", New: body[TurnAwaited], Reader: 2},
 		{Kind: FactChildStarted, Doc: "A call starts a child run.", New: body[ChildStarted]},
 		{Kind: FactQuestionAsked, Doc: "A call asks a person, whose answer is its result.", New: body[QuestionAsked]},
 		{Kind: FactCancelRequested, Doc: "Somebody cancelled the run; what had not begun is taken back.", New: body[Cancelling]},

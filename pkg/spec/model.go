@@ -39,6 +39,8 @@ type Model struct {
 	// Fallback names the Models that may go on with a run when this one fails, in
 	// order.
 	Fallback []string `json:"fallback,omitempty"`
+	// Limits hold for all runs and runners of a namespace together.
+	Limits *ModelLimits `json:"limits,omitempty"`
 }
 
 func (m *Model) fill() {
@@ -68,6 +70,7 @@ func (m *Model) check(d *decoder, s spot) {
 	m.TLS.check(d, s.at("tls"))
 	d.allowHosts(s.at("allowHosts"), m.AllowHosts)
 	m.Prices.check(d, s.at("prices"))
+	m.Limits.check(d, s.at("limits"))
 	d.nameList(s.at("fallback"), m.Fallback, 8)
 	for i, name := range m.Fallback {
 		if name == m.Name {

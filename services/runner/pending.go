@@ -168,6 +168,8 @@ func (s *State) Waiting() string {
 		return s.Attention.Message
 	case s.Pause != nil:
 		return fmt.Sprintf("paused by %s: %s", s.Pause.By, s.Pause.Reason)
+	case s.Retry != nil && s.Retry.Turn != nil:
+		return waitingForTurn(*s.Retry.Turn)
 	case s.Retry != nil:
 		return "next model attempt at " + s.Retry.At.UTC().Format(time.RFC3339)
 	}

@@ -120,10 +120,11 @@ type Item struct {
 	Since    int64
 }
 
-// Retry is the wait between two attempts of a model call.
+// Retry is the wait before a model call: between two attempts, or for a turn.
 type Retry struct {
 	Timer string
 	At    time.Time
+	Turn  *events.TurnAwaited // what it waits for; nil: the next attempt
 }
 
 // NewState returns the state of a run without rows.
@@ -235,6 +236,8 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, func(c events.FactsChanged) error { return s.factsChanged(f.Seq, c) })
 	case events.FactSleepStarted:
 		return decodeInto(f, func(b events.SleepStarted) error { return s.sleepStarted(f.Seq, b) })
+	case events.FactTurnAwaited:
+		return decodeInto(f, func(b events.TurnAwaited) error { s.turnAwaited(f.Seq, b); return nil })
 	case events.FactChildStarted:
 		return decodeInto(f, func(b events.ChildStarted) error { return s.childStarted(f.Seq, b) })
 	case events.FactQuestionAsked:

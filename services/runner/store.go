@@ -44,6 +44,8 @@ type Commit struct {
 	CancelledAt time.Time
 	Settle      *Settlement
 	Alerts      []Alert // of the run's own ceilings, each told once
+	// Waits says that the commit is no progress: lost workers stay counted.
+	Waits bool
 }
 
 // ClaimChange is what a commit does to the claim.
@@ -114,6 +116,7 @@ type Store interface {
 	Reject(ctx context.Context, m events.Received, code, detail string) error
 
 	Blobs
+	Turns
 }
 
 // DueTimer is a timer that fell due.

@@ -94,7 +94,11 @@ func (s *Service) turn(ctx context.Context, c claimed) (again bool, err error) {
 	if err != nil {
 		return false, fault.Terminal("transcript", err)
 	}
-	if !s.heart.Fresh() {
+	now, waited, err := s.awaitTurn(ctx, c, l, plan, request)
+	if err != nil || !now {
+		return false, err
+	}
+	if waited || !s.heart.Fresh() {
 		// Asleep since the claim? Then somebody may have taken over: wait until
 		// the database has seen this process again and read the claim once more.
 		if err := s.heart.WaitFresh(ctx); err != nil {
@@ -117,6 +121,9 @@ func (s *Service) turn(ctx context.Context, c claimed) (again bool, err error) {
 	}
 	answer, callErr := s.model.Answer(ctx, request)
 	shown.end(callErr == nil)
+	if callErr == nil {
+		s.settleTurn(ctx, l.State, plan, request, answer.Usage)
+	}
 	if callErr != nil && ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
