@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-run/holdfast/internal/config"
@@ -84,6 +85,14 @@ func (c Config) apply(cc *pgx.ConnConfig) {
 	if c.AppName != "" {
 		cc.RuntimeParams["application_name"] = c.AppName
 	}
+	cc.OnPgError = keepSession
+}
+
+// keepSession reports whether a session may be used after an error. After a
+// fail-over one may still be at the node that only reads by now: it would refuse
+// writes for as long as the pool keeps it.
+func keepSession(_ *pgconn.PgConn, e *pgconn.PgError) bool {
+	return e.Severity != "FATAL" && e.SeverityUnlocalized != "FATAL" && e.Code != readOnly
 }
 
 // connect opens one connection outside any pool.

@@ -106,6 +106,38 @@ func TestCaseG09_ThroughPgBouncer(t *testing.T) {
 	}
 }
 
+// A session that became read-only, as after a fail-over, is not used again: the
+// pool and the heartbeat come back as soon as the server takes writes.
+func TestCaseC07_ReadOnlySessionsAreDropped(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	exec(t, db.Pool, "CREATE SCHEMA desk")
+	exec(t, db.Pool, "CREATE TABLE desk.t (id int)")
+	name := text(t, db.Pool, "SELECT current_database()")
+	exec(t, db.Pool, "ALTER DATABASE "+name+" SET default_transaction_read_only = on")
+	pool, err := pg.Open(t.Context(), pg.Config{URL: db.URL, MaxConns: 2}) // its sessions only read, for good
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	const write = "INSERT INTO desk.t VALUES (1)"
+	if _, err := pool.Exec(t.Context(), write); !pg.Transient(err) {
+		t.Fatalf("error = %v, want a transient one", err)
+	}
+	if got := text(t, pool, "SELECT 'reads'"); got != "reads" {
+		t.Error(got)
+	}
+	exec(t, db.Pool, "ALTER DATABASE "+name+" RESET default_transaction_read_only")
+	err = pg.Retry(t.Context(), func(ctx context.Context) error { _, err := pool.Exec(ctx, write); return err })
+	if err != nil {
+		t.Errorf("after the fail-over: %v", err)
+	}
+	err = pg.InTx(t.Context(), pool, func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), write); return err })
+	if err != nil {
+		t.Errorf("after the fail-over, in a transaction: %v", err)
+	}
+}
+
 // Only what asks for it is prepared by name, and a migration that changes what it
 // returns costs one try.
 func TestPrepared(t *testing.T) {

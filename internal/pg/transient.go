@@ -12,6 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// readOnly is the state of a write to a server, or in a session, that only reads.
+const readOnly = "25006"
+
 // Transient reports whether err is worth a retry: Postgres was away, stopping,
 // short of resources or chose this transaction as a victim, or the line broke.
 // After a transient error of a commit the transaction may have happened.
@@ -30,7 +33,7 @@ func Transient(err error) bool {
 		switch {
 		case len(pe.Code) != 5:
 			return false
-		case pe.Code == "25006", pe.Code == "0A000" && strings.Contains(pe.Message, "cached plan must not change result type"):
+		case pe.Code == readOnly, pe.Code == "0A000" && strings.Contains(pe.Message, "cached plan must not change result type"):
 			return true
 		}
 		switch pe.Code[:2] {

@@ -61,8 +61,11 @@ func keeps() *script {
 func childModel() *script {
 	keeper, lead := keeps(), twoHelpers()
 	return &script{answer: func(ctx context.Context, q runner.Request, n int) (runner.Answer, error) {
-		if q.System == "keep" {
+		switch q.System {
+		case "keep":
 			return keeper.answer(ctx, q, n)
+		case "work":
+			return said("done"), nil
 		}
 		return lead.answer(ctx, q, n)
 	}}

@@ -195,6 +195,8 @@ type rig struct {
 	reader int
 	// cached is how many runs they keep in memory; zero means as many as usual.
 	cached int
+	// wrap stands between the workers that start next and their store; nil for none.
+	wrap func(runner.Store) runner.Store
 }
 
 func newRig(t *testing.T) *rig {
@@ -239,7 +241,11 @@ func (r *rig) worker(m runner.Model, opts ...option) *worker {
 	if r.reader > 0 {
 		store.ReadAs(r.reader)
 	}
-	w.Service = runner.New(cfg, runner.Deps{Worker: w.name, Store: store, Bus: link, Heart: w.beat, Defs: r.defs, Model: m, Live: link, Log: log, CachedRuns: r.cached})
+	var runs runner.Store = store
+	if r.wrap != nil {
+		runs = r.wrap(store)
+	}
+	w.Service = runner.New(cfg, runner.Deps{Worker: w.name, Store: runs, Bus: link, Heart: w.beat, Defs: r.defs, Model: m, Live: link, Log: log, CachedRuns: r.cached})
 	background.Go(func() { _ = w.Run(ctx) })
 	w.inbox = inbox.New(link, w.Service, cfg, store, w.holding)
 	if err := w.inbox.Start(r.t.Context()); err != nil {

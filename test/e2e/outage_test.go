@@ -1,23 +1,27 @@
 package e2e
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/pkg/client"
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
-// TestOutage takes away what the services stand on. None of them is started
+// TestCaseC07_Outage takes away what the services stand on. None of them is started
 // again.
-func TestOutage(t *testing.T) {
+func TestCaseC07_Outage(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	d := deploy(t, server.URL()).runners(1)
 	t.Run("Postgres", func(t *testing.T) { withoutPostgres(t, d, server) })
+	t.Run("a Postgres that only reads", func(t *testing.T) { withoutWrites(t, d, server) })
 	t.Run("NATS", func(t *testing.T) { withoutNATS(t, d) })
 	for _, name := range append([]string{"runner-1", "edge"}, services...) {
 		select {
@@ -84,6 +88,49 @@ func withoutPostgres(t *testing.T, d *deployment, server *pgtest.Server) {
 	if n := d.count(t, `SELECT count(*) FROM trigger.v_deliveries WHERE input->>'job' = 'refused'`); n != 0 {
 		t.Errorf("%d starts were taken that were answered with 503", n)
 	}
+}
+
+// withoutWrites fails over to a node that only reads, and back: sessions of that
+// time stay read-only for good, and nobody may go on with one.
+func withoutWrites(t *testing.T, d *deployment, server *pgtest.Server) {
+	thinking, acting := job{Job: "reads-while-it-thinks", Do: []string{"read", "send"}}, job{Job: "reads-while-it-acts", Do: []string{"pay"}}
+	h, act := d.out.hold(t, thinking.Job, 1), d.out.holdAct(t, acting.Job)
+	thinks, acts := d.startJob(t, thinking), d.startJob(t, acting)
+	h.wait(t)
+	until(t, "the shop to be asked", func() bool { return len(d.out.of("pay", acting.Job)) == 1 })
+
+	cc, err := pgx.ParseConfig(server.URL().Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := pgx.Identifier{cc.Database}.Sanitize()
+	cc.RuntimeParams["default_transaction_read_only"] = "off"
+	operator, err := pgx.ConnectConfig(t.Context(), cc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close(context.WithoutCancel(t.Context()))
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := operator.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	const cut = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+	exec("ALTER DATABASE " + name + " SET default_transaction_read_only = on")
+	exec(cut)
+	h.release()
+	act.release()
+	until(t, "the doors to close", func() bool {
+		a := d.send(t, http.MethodPost, "/v1/agents/clerk/runs", d.token, []byte(`{"input":{"job":"refused","do":["pay"]}}`), nil)
+		return a.status == http.StatusServiceUnavailable
+	})
+	until(t, "the runner's heart to stop", func() bool { return !answers(t.Context(), "http://"+d.process("runner-1").health+"/ready") })
+	exec("ALTER DATABASE " + name + " RESET default_transaction_read_only")
+	d.finished(t, thinks, thinking, 0)
+	d.finished(t, acts, acting, 0)
+	next := errand("after-the-fail-over")
+	d.walk(t, d.startJob(t, next), next, "api")
 }
 
 func wantUnavailable(t *testing.T, a answer) {

@@ -90,7 +90,7 @@ func TestCommit_VersionAndEpochGuard(t *testing.T) {
 	}
 }
 
-func TestTakeOver_JudgesByTheDatabaseClock(t *testing.T) {
+func TestCaseC14_TakeoverIsJudgedByTheDatabaseClock(t *testing.T) {
 	for name, tc := range map[string]struct {
 		owner, taker time.Duration // age of the beats; negative: no row
 		fresh        time.Duration // how long the taker has been fresh
