@@ -4,6 +4,12 @@
 // and the shop that the tools act on are servers of the test, which count what
 // arrives.
 //
+// Faults that users of such systems have reported have an id, C01 for instance, and
+// the tests that hold one are named after it, here and beside the code: TestCaseC01.
+// TestCaseC01_PausedRunner stops processes and wakes them up, TestCaseC07_Outage takes
+// Postgres, its writes and NATS away, TestFlow_UnderKills kills runners beside a flow.
+// With HOLDFAST_LAB_LONG=1, which "make soak" sets, that one has 1,000 children.
+//
 // A deployment is started once for the tests that do not disturb each other;
 // tests that kill or stop something have their own.
 package e2e
