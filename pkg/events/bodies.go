@@ -311,7 +311,7 @@ type BudgetAlert struct {
 	Namespace string    `json:"namespace"`
 	RunID     RunID     `json:"run_id,omitempty"` // of a run's own ceiling
 	Pool      string    `json:"pool"`             // a Budget's name, or "run:<ceiling>" of one run
-	Window    string    `json:"window"`           // first day of the window, "2026-11-29"; "all" without one; the run's id of a run's
+	Window    string    `json:"window"`           // first day of the window, "2026-11-29", of a part "2026-11-28T18/night"; "all" without one; the run's id of a run's
 	Percent   int       `json:"percent"`
 	Limit     int64     `json:"limit"`
 	Used      int64     `json:"used"` // used and reserved

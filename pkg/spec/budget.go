@@ -1,6 +1,9 @@
 package spec
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // What happens to a run that would pass a Budget, or a ceiling of its own.
 const (
@@ -20,8 +23,8 @@ const (
 // Budget is a ceiling that many runs share.
 type Budget struct {
 	Metadata `json:"-"`
-	Unit     string `json:"unit"` // UnitTokens (default), UnitUSD, UnitModelCalls or UnitToolCalls
-	Limit    Limit  `json:"limit"`
+	Unit     string `json:"unit"`            // UnitTokens (default), UnitUSD, UnitModelCalls or UnitToolCalls
+	Limit    Limit  `json:"limit,omitempty"` // absent when the window has parts
 	// Window starts the count anew every day; nil counts for ever.
 	Window *Window `json:"window,omitempty"`
 	// AlertAt lists percentages of the limit; each is reported once per window.
@@ -34,6 +37,9 @@ type Budget struct {
 type Window struct {
 	TimeZone  string `json:"timeZone"`
 	StartHour int64  `json:"startHour"` // 0 to 23; a window belongs to the date on which it starts
+	// Parts divide the day; each has a limit of its own and lasts until the next
+	// begins.
+	Parts []WindowPart `json:"parts,omitempty"`
 }
 
 func (b *Budget) fill() {
@@ -51,12 +57,9 @@ func (b *Budget) fill() {
 func (b *Budget) check(d *decoder, s spot) {
 	d.oneOf(s.at("unit"), b.Unit, UnitTokens, UnitUSD, UnitModelCalls, UnitToolCalls)
 	d.oneOf(s.at("onExceeded"), b.OnExceeded, OnExceededPause, OnExceededFail, OnExceededAlert)
-	d.require(s.at("limit"), s.n.find("limit") != nil, "how much may be used in one window")
-	if b.Unit != UnitUSD && b.Limit%1e6 != 0 {
-		d.fail(s.at("limit"), "%s is no whole number, and %s are counted", b.Limit, b.Unit)
-	}
-	if b.Unit == UnitUSD && b.Limit.Whole() > maxDollars {
-		d.fail(s.at("limit"), "is more than %d dollars", maxDollars)
+	if b.Window == nil || b.Window.Parts == nil {
+		d.require(s.at("limit"), s.n.find("limit") != nil, "how much may be used in one window")
+		b.checkLimit(d, s.at("limit"), b.Limit)
 	}
 	for i, percent := range b.AlertAt {
 		d.between(s.at("alertAt", i), percent, 1, 1000)
@@ -74,22 +77,16 @@ func (b *Budget) check(d *decoder, s spot) {
 		d.require(w.at("timeZone"), b.Window.TimeZone != "", "a zone like \"America/New_York\" or \"UTC\"")
 		d.zone(w.at("timeZone"), b.Window.TimeZone)
 		d.between(w.at("startHour"), b.Window.StartHour, 0, 23)
+		b.checkParts(d, s, w)
 	}
-}
-
-// Ceiling is the limit as it is counted: in whole units, and in micro-dollars.
-func (b *Budget) Ceiling() int64 {
-	if b.Unit == UnitUSD {
-		return int64(b.Limit)
-	}
-	return b.Limit.Whole()
 }
 
 // References is empty: a budget needs nothing beside it.
 func (b *Budget) References() []Reference { return nil }
 
 // Start is when the window that holds t began and its name: the date of its
-// first day. For a budget without a window it is the zero time and "all".
+// first day, with the hour and the name of the part where it has parts. For a budget
+// without a window it is the zero time and "all".
 // A start hour that a clock change skips begins when the clock jumps.
 func (b *Budget) Start(t time.Time) (time.Time, string) {
 	if b.Window == nil {
@@ -98,6 +95,10 @@ func (b *Budget) Start(t time.Time) (time.Time, string) {
 	loc, err := loadZone(b.Window.TimeZone)
 	if err != nil {
 		loc = time.UTC // the zone was checked when the definition was read
+	}
+	if len(b.Window.Parts) > 0 {
+		start, part := b.Window.part(t, loc)
+		return start, start.In(loc).Format("2006-01-02") + fmt.Sprintf("T%02d/%s", part.StartHour, part.Name)
 	}
 	y, m, day := t.In(loc).Date()
 	start := wallHour(y, m, day, int(b.Window.StartHour), loc)

@@ -7,7 +7,7 @@ import (
 )
 
 // Window names the window of p's budget that now falls into: the first local
-// day of it, "2026-11-29"; "all" for a budget without windows. A night that
+// day of it, "2026-11-29", of a part "2026-11-28T18/night"; "all" for a budget without windows. A night that
 // begins at 18:00 belongs to the day on which it begins.
 func (p Pool) Window(now time.Time) string {
 	_, name := p.Budget.Start(now)

@@ -28,8 +28,8 @@ WHERE p.base IS DISTINCT FROM excluded.base OR p.unit <> excluded.unit`
 // What was booked in another unit is no part of the count any more.
 const dropForeign = `DELETE FROM runner.reservations WHERE namespace = $1 AND pool = $2 AND window_start = $3 AND unit <> $4`
 
-func ensure(ctx context.Context, tx pgx.Tx, namespace, window string, p runner.Pool) error {
-	tag, err := tx.Exec(ctx, ensurePool, namespace, p.Name, window, p.Unit(), p.Budget.Ceiling())
+func ensure(ctx context.Context, tx pgx.Tx, namespace, window string, p runner.Pool, now time.Time) error {
+	tag, err := tx.Exec(ctx, ensurePool, namespace, p.Name, window, p.Unit(), p.Budget.CeilingAt(now))
 	if err == nil && tag.RowsAffected() > 0 {
 		_, err = tx.Exec(ctx, dropForeign, namespace, p.Name, window, p.Unit())
 	}
@@ -73,7 +73,7 @@ func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reser
 			if amount == 0 {
 				continue // tool calls are booked when there are some
 			}
-			if err := ensure(ctx, tx, r.Namespace, window, p); err != nil {
+			if err := ensure(ctx, tx, r.Namespace, window, p, now); err != nil {
 				return err
 			}
 			var ok bool
@@ -190,7 +190,7 @@ func (s *Store) RaisePool(ctx context.Context, namespace string, p runner.Pool, 
 			return err
 		}
 		window := p.Window(now)
-		if err := ensure(ctx, tx, namespace, window, p); err != nil {
+		if err := ensure(ctx, tx, namespace, window, p, now); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, raisePool, namespace, p.Name, window, to)

@@ -46,7 +46,7 @@ func (s *Store) ReserveCalls(ctx context.Context, r runner.Reservation) (room ru
 				return err
 			}
 			windows[i] = p.Window(now)
-			if err := ensure(ctx, tx, r.Namespace, windows[i], p); err != nil {
+			if err := ensure(ctx, tx, r.Namespace, windows[i], p, now); err != nil {
 				return err
 			}
 			if err := tx.QueryRow(ctx, callRoom, r.Namespace, p.Name, windows[i]).Scan(&got); err != nil {
