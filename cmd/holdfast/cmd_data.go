@@ -22,6 +22,7 @@ type DataCommands struct {
 	Effects    EffectsCmd    `cmd:"" group:"work" help:"Read the ledger of side effects and settle doubts."`
 	Stop       StopCmd       `cmd:"" group:"work" help:"The emergency stop: let no new write leave."`
 	Start      StartCmd      `cmd:"" group:"work" help:"End a stop, or list what is stopped."`
+	Budgets    BudgetsCmd    `cmd:"" group:"work" help:"See what shared budgets have used, and raise ceilings."`
 	Doctor     DoctorCmd     `cmd:"" group:"work" help:"Say what is wrong and what to do about it."`
 	Artifacts  ArtifactsCmd  `cmd:"" group:"work" help:"List and download what tool calls left behind."`
 	Tools      ToolsCmd      `cmd:"" group:"work" help:"List, test and import tools."`

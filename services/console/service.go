@@ -24,6 +24,7 @@ type Store interface {
 	ResourceStore
 	SystemReader
 	CheckupReader
+	PoolReader
 	follow.History
 }
 

@@ -43,6 +43,7 @@ func Register(d *door.Door, s *console.Service) {
 	a.tokens()
 	a.system()
 	a.doctor()
+	a.budgets()
 	a.pages()
 }
 
