@@ -25,6 +25,8 @@ type RunsCmd struct {
 	Cancel RunsCancelCmd `cmd:"" help:"End runs: calls that have not begun are taken back."`
 	Pause  RunsPauseCmd  `cmd:"" help:"Hold runs before their next model call."`
 	Resume RunsResumeCmd `cmd:"" help:"Let paused runs go on."`
+	Retry  RunsRetryCmd  `cmd:"" help:"Try failed runs again from their last good row."`
+	Fork   RunsForkCmd   `cmd:"" help:"Begin a run with the rows of another one, with edits."`
 }
 
 // Help implements kong.HelpProvider.
@@ -165,6 +167,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		"run", string(r.RunID), "namespace", r.Namespace, r.Kind, joinWords(r.Name, shortDigest(string(r.Digest))),
 		"status", r.Status, "waiting", r.Waiting, "why", why, "error", failed,
 		"started by", joinWords(from, parenthesis(r.Principal)), "parent", joinWords(string(r.ParentRunID), r.ParentItem),
+		"goes on from", originLine(r.ForkedFrom), "continued by", forkLines(r.Forks),
 		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "journal", journalLength(r.Seq),
 		"accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
 		"input", pretty(r.Input), "output", pretty(r.Output),

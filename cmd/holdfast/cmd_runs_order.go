@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
-// Order is what cancel, pause and resume have in common.
+// Order is what cancel, pause, resume and retry have in common.
 type Order struct {
 	Output
 	ID     []string `arg:"" optional:"" help:"Ids of the runs."`
 	Reason string   `env:"-" placeholder:"TEXT" help:"Kept in the journal."`
-	Where  string   `env:"-" placeholder:"CEL" help:"Instead of ids: every run that has not ended and for which this is true, like status==\"needs_attention\" && agent==\"pricing\"."`
+	Where  string   `env:"-" placeholder:"CEL" help:"Instead of ids: every run that has not ended (retry: that failed) and for which this is true, like status==\"needs_attention\" && agent==\"pricing\"."`
 	DryRun bool     `env:"-" help:"With --where: only say which runs those are."`
 	Max    int      `env:"-" default:"1000" placeholder:"N" help:"With --where: when more runs fit, send nothing."`
 }
@@ -40,6 +40,7 @@ func (c *Order) Validate() error {
 type commandResult struct {
 	RunID     string `json:"run_id"`
 	CommandID string `json:"command_id,omitempty"`
+	Retry     string `json:"retry,omitempty"` // the run that goes on
 	Error     string `json:"error,omitempty"`
 }
 
@@ -52,6 +53,9 @@ func (c *Order) send(ctx context.Context, k *kong.Context, api *client.Client, w
 	for _, id := range c.ID {
 		done, err := order(ctx, events.RunID(id), c.Reason)
 		res := commandResult{RunID: id, CommandID: done.CommandID}
+		if string(done.RunID) != id {
+			res.Retry = string(done.RunID)
+		}
 		if err != nil {
 			res.Error = err.Error()
 			errs = append(errs, fmt.Errorf("%s run %s: %w", what, id, advise(err, lookRuns)))
@@ -61,7 +65,7 @@ func (c *Order) send(ctx context.Context, k *kong.Context, api *client.Client, w
 			if err := printJSONLine(k.Stdout, res); err != nil {
 				return err
 			}
-		case err == nil:
+		case err == nil && what != "retry": // it says more itself
 			fmt.Fprintf(k.Stdout, "%s of run %s accepted (command %s)\n", what, id, done.CommandID)
 		}
 	}
@@ -84,7 +88,7 @@ func (c *Order) sendWhere(ctx context.Context, k *kong.Context, api *client.Clie
 			}
 			continue
 		}
-		fmt.Fprintf(k.Stdout, "%s  %-16s %-24s %s\n", r.RunID, clean(r.Status), clean(r.Name), clean(r.Waiting))
+		fmt.Fprintf(k.Stdout, "%s  %-16s %-24s %s\n", r.RunID, clean(r.Status), clean(r.Name), clean(joinWords(r.Waiting, string(r.Retry))))
 	}
 	switch {
 	case c.JSON:

@@ -8,7 +8,7 @@ import (
 
 // Bulk is one command for every open run that fits a condition.
 type Bulk struct {
-	Command string `json:"command"` // "cancel", "pause" or "resume"
+	Command string `json:"command"` // "cancel", "pause", "resume", or "retry" for failed runs
 	// Where is CEL over status, kind, name, agent, flow, labels, waiting, error,
 	// principal, trigger, parent, model_calls, tool_calls, tokens, attempts, age and
 	// idle (seconds).
@@ -36,6 +36,7 @@ type BulkRun struct {
 	Status    string       `json:"status"`
 	Waiting   string       `json:"waiting,omitempty"`
 	CommandID string       `json:"command_id,omitempty"`
+	Retry     events.RunID `json:"retry,omitempty"` // the run that goes on
 	Replayed  bool         `json:"replayed,omitempty"`
 }
 

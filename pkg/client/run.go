@@ -111,6 +111,10 @@ type Run struct {
 	UpdatedAt             time.Time `json:"updated_at,omitzero"`
 	EndedAt               time.Time `json:"ended_at,omitzero"`
 	Callback              *Callback `json:"callback,omitempty"` // not in lists
+	// ForkedFrom is the run whose rows this one began with, Forks those that go on
+	// from this one. Neither is in lists.
+	ForkedFrom *Link  `json:"forked_from,omitempty"`
+	Forks      []Link `json:"forks,omitempty"`
 	// Plan and Facts are what the run's model keeps, Artifacts the newest 100 that
 	// its calls left behind. None is in lists.
 	Plan          []events.PlanItem          `json:"plan,omitempty"`

@@ -11,6 +11,7 @@ const (
 	TypeStepRun         = "holdfast.run.step.v1"
 	TypeSignalRun       = "holdfast.run.signal.v1"
 	TypeCommandRun      = "holdfast.run.command.v1"
+	TypeForkRun         = "holdfast.run.fork.v1"
 	TypeToolCompleted   = "holdfast.tool.completed.v1"
 	TypeApprovalDecided = "holdfast.approval.decided.v1"
 	TypeChildCompleted  = "holdfast.run.child_completed.v1"
@@ -186,6 +187,8 @@ type CallTool struct {
 	// tool's definition replaces it.
 	Key      string    `json:"key"`
 	Approval *Approved `json:"approval,omitempty"`
+	// Rule is RuleRecall, RuleFork or empty.
+	Rule string `json:"rule,omitempty"`
 }
 
 // States of a tool call as the runner hears them.

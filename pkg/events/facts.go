@@ -37,6 +37,7 @@ const (
 	FactCancelled       = "run_cancelled"
 	FactExpired         = "run_expired"
 	FactLateResult      = "late_result"
+	FactForked          = "run_forked" // body: Forked
 	// FactCallback comes after the end, at most once, and leaves the end as it
 	// is. Body: ToolCompleted.
 	FactCallback = "callback_completed"
@@ -97,6 +98,7 @@ type RunStarted struct {
 	Principal string            `json:"principal,omitempty"`
 	Parent    *Parent           `json:"parent,omitempty"`
 	Callback  *Callback         `json:"callback,omitempty"` // where its end is posted to
+	Origin    *Origin           `json:"origin,omitempty"`   // of a fork or a retry: whose rows follow
 	// WallTimeMs bounds how long the run may take, from AcceptedAt on.
 	WallTimeMs int64     `json:"wall_time_ms,omitempty"`
 	AcceptedAt time.Time `json:"accepted_at"`
@@ -139,6 +141,8 @@ type ModelAnswered struct {
 	CostMicroUSD int64 `json:"cost_micro_usd,omitempty"`
 	// Left is what the model reads behind the results of Calls about its budget.
 	Left string `json:"left,omitempty"`
+	// Messages is how many messages to the model the request had.
+	Messages int `json:"messages,omitempty"`
 	// Bound says that Raw holds what only its own model can take back.
 	Bound bool `json:"bound,omitempty"`
 }
@@ -169,6 +173,10 @@ type AskedCall struct {
 	Builtin string `json:"builtin,omitempty"`
 	// Step is set for a call that a flow's step makes; then no model asked for it.
 	Step *StepCall `json:"step,omitempty"`
+	// Rule is what the ledger is told beside the tool's policy: RuleRecall or
+	// RuleFork.
+	Rule    string    `json:"rule,omitempty"`
+	Recalls *Recalled `json:"recalls,omitempty"` // RuleRecall
 }
 
 // SignalWait is what a call waits for.

@@ -37,13 +37,14 @@ const (
 	RunPause           = "pause"
 	RunResume          = "resume"
 	RunRaiseBudget     = "raise_budget"
+	RunFork            = "fork" // to the run that comes of it
 )
 
 // FastRunKinds lists every <what> of RUNS that the consumer "runner" takes;
 // RunStep belongs to "runner-step".
 var FastRunKinds = []string{
 	RunStart, RunSignal, RunToolCompleted, RunApprovalDecided, RunChildCompleted,
-	RunTimerFired, RunCancel, RunPause, RunResume, RunRaiseBudget,
+	RunTimerFired, RunCancel, RunPause, RunResume, RunRaiseBudget, RunFork,
 }
 
 // What an APPROVALS message asks for.

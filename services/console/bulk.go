@@ -24,8 +24,11 @@ const (
 	bulkPage       = 500
 )
 
+// OrderRetry is the order that a Bulk gives to runs that have failed.
+const OrderRetry = "retry"
+
 // Bulk is one order for every run of a namespace that has not ended and that a
-// condition fits.
+// condition fits; OrderRetry is for those that ended without success.
 type Bulk struct {
 	Order
 	// Where is over BulkVariables. Age and idle are seconds since the run was
@@ -54,6 +57,7 @@ type BulkDone struct {
 type BulkRun struct {
 	Run
 	Command  string
+	Retry    events.RunID // OrderRetry: the run that goes on
 	Replayed bool
 }
 
@@ -95,6 +99,9 @@ func (s *Service) Bulk(ctx context.Context, namespace, principal string, b Bulk)
 }
 
 func (s *Service) orderPage(ctx context.Context, namespace, principal string, b Bulk, page []BulkRun) error {
+	if b.Kind == OrderRetry {
+		return s.retryPage(ctx, namespace, principal, b, page)
+	}
 	commands := make([]Command, len(page))
 	for i, r := range page {
 		id, err := uuid.NewV7()
@@ -118,6 +125,19 @@ func (s *Service) orderPage(ctx context.Context, namespace, principal string, b 
 	return nil
 }
 
+// retryPage retries failed runs, each once: one that was retried before keeps that
+// retry.
+func (s *Service) retryPage(ctx context.Context, namespace, principal string, b Bulk, page []BulkRun) error {
+	for i := range page {
+		c, replayed, err := s.addFork(ctx, namespace, principal, b.Key+"/"+string(page[i].ID), ForkOrder{From: page[i].ID, Retry: true, Reason: b.Reason})
+		if err != nil {
+			return err
+		}
+		page[i].Command, page[i].Retry, page[i].Replayed = c.ID, c.RunID, replayed
+	}
+	return nil
+}
+
 // fitting reads the open runs of a namespace and keeps those that fit.
 func (s *Service) fitting(ctx context.Context, namespace string, b Bulk) (done BulkDone, err error) {
 	now, err := s.Now(ctx)
@@ -125,10 +145,26 @@ func (s *Service) fitting(ctx context.Context, namespace string, b Bulk) (done B
 		return BulkDone{}, err
 	}
 	f := RunFilter{Namespace: namespace, Open: true, Limit: bulkPage}
+	if b.Kind != OrderRetry {
+		if err := s.fittingIn(ctx, f, b, now, &done); err != nil {
+			return BulkDone{}, err
+		}
+		return done, nil
+	}
+	f.Open, f.Kind = false, events.KindAgent
+	for _, f.Status = range []string{events.StatusFailed, events.StatusExpired} {
+		if err := s.fittingIn(ctx, f, b, now, &done); err != nil {
+			return BulkDone{}, err
+		}
+	}
+	return done, nil
+}
+
+func (s *Service) fittingIn(ctx context.Context, f RunFilter, b Bulk, now time.Time, done *BulkDone) error {
 	for {
 		page, err := s.Runs(ctx, f)
 		if err != nil {
-			return BulkDone{}, err
+			return err
 		}
 		for _, r := range page {
 			fits, err := r.fits(b.Where, now)
@@ -138,13 +174,13 @@ func (s *Service) fitting(ctx context.Context, namespace string, b Bulk) (done B
 					done.Problem = err.Error()
 				}
 			case fits && len(done.Runs) == b.Max:
-				return BulkDone{}, &TooManyError{Max: b.Max}
+				return &TooManyError{Max: b.Max}
 			case fits:
 				done.Runs = append(done.Runs, BulkRun{Run: r})
 			}
 		}
 		if len(page) < bulkPage {
-			return done, nil
+			return nil
 		}
 		f.Before = page[len(page)-1].ID
 	}

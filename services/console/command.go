@@ -15,7 +15,7 @@ type Command struct {
 	ID        string
 	Namespace string
 	RunID     events.RunID
-	Kind      string // events.RunCancel, RunPause, RunResume, RunRaiseBudget or RunSignal
+	Kind      string // events.RunCancel, RunPause, RunResume, RunRaiseBudget, RunSignal or RunFork
 	Principal string
 	// Key is the caller's Idempotency-Key; the same key is the same command.
 	Key string
@@ -43,7 +43,7 @@ func (o Order) Check() error {
 		return fmt.Errorf("reason has %d bytes; at most 1000 are kept", len(o.Reason))
 	}
 	switch o.Kind {
-	case events.RunCancel, events.RunPause, events.RunResume:
+	case events.RunCancel, events.RunPause, events.RunResume, OrderRetry:
 		return nil
 	case events.RunRaiseBudget:
 		if o.To <= 0 {
@@ -92,7 +92,7 @@ func (o Order) command(id, namespace, principal, key string, run events.RunID) (
 // Same reports whether c orders the same as other: a repeat of one key may
 // differ in nothing but the id.
 func (c Command) Same(other Command) bool {
-	return c.RunID == other.RunID && c.Kind == other.Kind && c.essence() == other.essence()
+	return (c.RunID == other.RunID || c.Kind == events.RunFork) && c.Kind == other.Kind && c.essence() == other.essence()
 }
 
 func (c Command) essence() string {
@@ -102,6 +102,11 @@ func (c Command) essence() string {
 	}
 	delete(m, "id")
 	delete(m, "principal")
+	if c.Kind == events.RunFork { // what each order gets anew
+		delete(m, "run_id")
+		delete(m, "ref")
+		delete(m, "accepted_at")
+	}
 	raw, err := events.Marshal(m)
 	if err != nil {
 		return string(c.Body)
@@ -123,8 +128,11 @@ func (c Command) Cause() string {
 // Announcement is the message that hands c to the runner, under msgID.
 func Announcement(c Command, msgID string) events.Message {
 	typ := events.TypeCommandRun
-	if c.Kind == events.RunSignal {
+	switch c.Kind {
+	case events.RunSignal:
 		typ = events.TypeSignalRun
+	case events.RunFork:
+		typ = events.TypeForkRun
 	}
 	return events.Message{
 		Subject:   events.RunSubject(c.RunID, c.Kind),

@@ -44,6 +44,9 @@ type Run struct {
 	Callback *Callback
 	// Known is empty in lists.
 	Known Known
+	// Origin is what the run goes on from, Forks what goes on from it. Not in lists.
+	Origin *Link
+	Forks  []Link
 	// Announced reports whether a start that no runner has taken was stored by
 	// the bus. True for every run that a runner knows.
 	Announced bool
@@ -51,6 +54,14 @@ type Run struct {
 
 // Taken reports whether a runner has recorded the run.
 func (r Run) Taken() bool { return r.Seq > 0 }
+
+// Link is the other run of a fork or a retry, and the newest row that they share.
+type Link struct {
+	RunID  events.RunID
+	Retry  bool
+	Row    int64
+	Status string // of a fork
+}
 
 // RunFilter selects runs of one namespace, newest first.
 type RunFilter struct {

@@ -19,6 +19,7 @@ type Store interface {
 	ApprovalReader
 	CommandStore
 	BulkStore
+	ForkStore
 	ProgramStore
 	TokenStore
 	ResourceStore

@@ -57,6 +57,7 @@ type Answer struct {
 	// Bound says that the answer holds what only its own model can take back:
 	// signed or encrypted reasoning.
 	Bound    bool
+	Messages int // that the request had, see State.Messages
 	Usage    events.Usage
 	Duration time.Duration
 	Room     *CallRoom // what shared budgets of tool calls leave; nil: they say nothing
@@ -83,7 +84,7 @@ func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (De
 	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now}
 	body := events.ModelAnswered{
 		Model: a.Model, RequestID: a.RequestID, Raw: a.Raw, StopReason: a.StopReason, Text: a.Text, Usage: a.Usage,
-		Worker: by.Worker, Epoch: by.Epoch, DurationMs: a.Duration.Milliseconds(), Bound: a.Bound,
+		Worker: by.Worker, Epoch: by.Epoch, DurationMs: a.Duration.Milliseconds(), Bound: a.Bound, Messages: a.Messages,
 	}
 	if m := plan.answering(s); m.Model != nil {
 		body.ModelName, body.CostMicroUSD = m.Name, Cost(m.Prices, a.Usage)
@@ -100,6 +101,7 @@ func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (De
 		}
 		body.Calls = append(body.Calls, asked)
 	}
+	s.recall(plan, body.Calls)
 	facts := s.approvalRun(a, begun)
 	for i := range body.Calls {
 		if !s.awaits(plan, &body.Calls[i], now) {
@@ -174,7 +176,14 @@ func (s *State) gate(plan *Plan, asked *events.AskedCall, facts json.RawMessage)
 		return
 	}
 	plan.keepHere(asked)
-	if needed, policy := plan.Tools[asked.Tool].ApprovalFor(asked.Args, facts); needed {
+	needed, policy := plan.Tools[asked.Tool].ApprovalFor(asked.Args, facts)
+	switch {
+	case asked.Rule == events.RuleRecall:
+		needed = false // nothing is begun
+	case s.Guarded && changes(plan.Tools[asked.Tool]):
+		needed, policy, asked.Rule = true, events.RuleFork, events.RuleFork
+	}
+	if needed {
 		asked.Route = events.RouteAsk
 		asked.ApprovalID = events.NewApprovalID(asked.CallID, "a", s.Seq+1)
 		asked.Bind = events.BindDigest(asked.Tool, s.toolDigest(asked.Tool), asked.ArgsDigest, policy)

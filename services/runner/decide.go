@@ -50,6 +50,7 @@ type Input struct {
 	Cause    string // the message's logical id
 	Type     string // the message's type, kept for a late result
 	Start    *Start
+	Fork     *events.ForkRun
 	Tool     *events.ToolCompleted
 	Decided  *events.ApprovalDecision
 	Child    *events.ChildCompleted

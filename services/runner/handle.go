@@ -202,6 +202,9 @@ func cancelMoment(l Loaded) time.Time {
 // firstMessage handles a run without a row: a start makes it, anything else
 // waits for the start.
 func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Received, in Input) (*claimed, error) {
+	if in.Fork != nil {
+		return s.firstFork(ctx, id, m, *in.Fork)
+	}
 	if in.Start == nil {
 		if age := time.Since(id.Time()); age > early {
 			return nil, fault.Terminal("unknown_run", fmt.Errorf("run %s has no row; its start never arrived", id))

@@ -36,6 +36,9 @@ func decodeInput(m events.Received, what string) (Input, error) {
 	case events.RunSignal:
 		in.Signal = new(events.Signal)
 		in.Original = in.Signal
+	case events.RunFork:
+		in.Fork = new(events.ForkRun)
+		in.Original = in.Fork
 	case events.RunCancel, events.RunPause, events.RunResume, events.RunRaiseBudget:
 		in.Command = new(events.Command)
 		in.Original = in.Command

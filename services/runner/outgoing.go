@@ -55,6 +55,9 @@ func EventOf(run events.RunID, namespace string, f Fact) events.RunEvent {
 }
 
 func (o *outbox) commands() error {
+	if o.s.copied(o.f.Seq) {
+		return nil // another run said it
+	}
 	switch o.f.Kind {
 	case events.FactModelAnswered:
 		return decodeInto(o.f, func(a events.ModelAnswered) error { o.calls(a.Calls); return nil })
@@ -106,10 +109,14 @@ func (o *outbox) send(c events.AskedCall, yes *events.Approved) {
 // callTool is the command for one call; its key comes from run, answer row,
 // index and tool, never from the model or the attempt.
 func callTool(s *State, c events.AskedCall, yes *events.Approved) events.CallTool {
-	return events.CallTool{
+	call := events.CallTool{
 		CallID: c.CallID, RunID: s.RunID, Namespace: s.Namespace, Tool: c.Tool, ToolDigest: s.toolDigest(c.Tool),
-		Args: c.Args, ArgsDigest: c.ArgsDigest, Key: callKey(s.RunID, c), Approval: yes,
+		Args: c.Args, ArgsDigest: c.ArgsDigest, Key: callKey(s.RunID, c), Approval: yes, Rule: c.Rule,
 	}
+	if c.Recalls != nil {
+		call.Key = c.Recalls.Key
+	}
+	return call
 }
 
 func callKey(run events.RunID, c events.AskedCall) string {
@@ -129,6 +136,9 @@ func (o *outbox) ask(c events.AskedCall) {
 		ApprovalID: c.ApprovalID, Kind: events.ApprovalAction, RunID: o.s.RunID, CallID: c.CallID, Namespace: o.s.Namespace,
 		Agent: o.s.Started.Ref.Name, Tool: c.Tool, ToolDigest: o.s.toolDigest(c.Tool), Args: c.Args, Digest: c.Bind,
 		Summary: fmt.Sprintf("%s wants to call %s", o.s.Started.Ref.Name, c.Tool), Labels: o.s.Started.Labels,
+	}
+	if c.Rule == events.RuleFork {
+		body.Summary = fmt.Sprintf("%s, in a fork of run %s, wants to call %s", o.s.Started.Ref.Name, o.s.Started.Origin.RunID, c.Tool)
 	}
 	if t, ok := o.plan.Tools[c.Tool]; ok {
 		body.ExpiresAfterMs = t.ApprovalExpiresAfter.Std().Milliseconds()

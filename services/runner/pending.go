@@ -136,7 +136,11 @@ func (s *State) OwesModelCall() bool {
 			return false
 		}
 	}
-	return len(s.Turns) == 0 || s.goesOn(s.Turns[len(s.Turns)-1].Answer)
+	if len(s.Turns) == 0 {
+		return true
+	}
+	last := s.Turns[len(s.Turns)-1].Answer
+	return s.goesOn(last) || concluded(last) && s.unread()
 }
 
 // Status derives the run's status from what it waits for.

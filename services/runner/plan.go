@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,7 +160,7 @@ func (s *Service) request(st *State, plan *Plan, c claimed) (Request, error) {
 
 // NextRequest is the model call that a run owes, built from its journal alone.
 func NextRequest(st *State, plan *Plan, epoch int64) (Request, error) {
-	first, err := spec.FirstMessage(plan.Agent, st.Started.Input)
+	first, err := st.firstMessage(plan)
 	if err != nil {
 		return Request{}, err
 	}
@@ -168,7 +169,7 @@ func NextRequest(st *State, plan *Plan, epoch int64) (Request, error) {
 		return Request{}, err
 	}
 	model := plan.answering(st).Model
-	r := Request{RunID: st.RunID, Seq: st.Seq, Epoch: epoch, Model: model, System: plan.Agent.Instructions, Entries: entries, MaxTokens: maxTokens(plan, model)}
+	r := Request{RunID: st.RunID, Seq: st.Seq, Epoch: epoch, Model: model, System: cmp.Or(st.System, plan.Agent.Instructions), Entries: entries, Messages: st.readable(), MaxTokens: maxTokens(plan, model)}
 	for _, ref := range st.Started.Tools {
 		r.Tools = append(r.Tools, NamedTool{Name: ref.Name, Tool: plan.Tools[ref.Name]})
 	}

@@ -71,6 +71,7 @@ type Request struct {
 	System    string
 	Tools     []NamedTool
 	Entries   []Entry
+	Messages  int // of State.Messages that Entries have
 	MaxTokens int64
 	// Show takes the answer's pieces as they come, from one goroutine, and never
 	// waits; nil when nobody can see them.

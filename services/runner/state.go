@@ -52,6 +52,11 @@ type State struct {
 	Cost       int64            // of all answers and billed attempts, in micro-dollars, by the prices of their models
 	CostGuess  int64            // the part of it whose usage was estimated
 	ModelName  string           // of the fallback that answers now; empty for the agent's own model
+	Messages   []Message        // to the model, in order
+	Prompt     string           // instead of the agent's first message
+	System     string           // instead of the agent's instructions
+	Fork       *events.Forked   // the newest; nil for a run that began by itself
+	Guarded    bool             // every write needs a yes: what it goes on from was edited, or may be
 	Raised     map[string]int64 // ceilings lifted by command, by the names in ceilings.go
 	Signals    []events.Signal  // kept until a call takes them, the oldest first
 	PlanItems  []events.PlanItem
@@ -242,6 +247,8 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, func(b events.ChildStarted) error { return s.childStarted(f.Seq, b) })
 	case events.FactQuestionAsked:
 		return decodeInto(f, func(b events.QuestionAsked) error { return s.questionAsked(f.Seq, b) })
+	case events.FactForked:
+		return decodeInto(f, s.forked)
 	case events.FactLateResult:
 		return nil
 	}
@@ -261,6 +268,7 @@ func (s *State) answered(seq int64, a events.ModelAnswered) {
 	s.Failures = 0
 	s.spent(a.Usage, a.CostMicroUSD)
 	s.closeTurn()
+	s.wereRead(a.Messages)
 	s.Turns = append(s.Turns, Turn{Seq: seq, Answer: a})
 	for _, asked := range a.Calls {
 		c := &Call{AskedCall: asked, Turn: len(s.Turns) - 1, Since: seq}

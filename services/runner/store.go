@@ -117,6 +117,7 @@ type Store interface {
 
 	Blobs
 	Turns
+	PastReader
 }
 
 // DueTimer is a timer that fell due.

@@ -186,6 +186,7 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 	if err != nil {
 		return false, err
 	}
+	answer.Messages = r.Messages
 	if mine := ownAnswer(l.State, c, r, answer, callErr); mine != 0 {
 		// The reply of our own commit was lost; the row is there.
 		return s.sendAnswer(ctx, l, plan, c, mine)

@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
-// Entry is one message of a conversation, in the order it is sent. Exactly one
-// field is set.
+// Entry is one message of a conversation, in the order it is sent: an answer, or
+// results, what a user says, or both.
 type Entry struct {
-	User      string   // the first message
+	User      string   // the first message, or what came for the model later; after Results
 	Assistant string   // an answer, byte for byte as the provider gave it
 	Results   []Result // answers to every tool call of the entry before it
 }
@@ -28,7 +28,14 @@ type Result struct {
 // together and in order. It fails when a call of a finished turn has no result.
 func (s *State) Transcript(first string) ([]Entry, error) {
 	out := []Entry{{User: first}}
+	messages := s.Messages[:s.readable()]
+	hear := func(turns int, all bool) {
+		for len(messages) > 0 && (all || messages[0].Read && messages[0].Turns <= turns) {
+			out, messages = say(out, messages[0].Text), messages[1:]
+		}
+	}
 	for i, turn := range s.Turns {
+		hear(i, false)
 		if blank(turn.Answer) {
 			continue // providers refuse an empty message: the model is asked again instead
 		}
@@ -48,6 +55,7 @@ func (s *State) Transcript(first string) ([]Entry, error) {
 		}
 		out = append(out, Entry{Results: results})
 	}
+	hear(len(s.Turns), true)
 	return out, nil
 }
 

@@ -33,7 +33,7 @@ func completed(c Call) (events.Message, error) {
 func again(c Call, suffix string) (events.Message, error) {
 	body, err := events.Marshal(events.CallTool{
 		CallID: c.ID, RunID: c.RunID, Namespace: c.Namespace, Tool: c.Tool, ToolDigest: c.ToolDigest,
-		Args: c.Args, ArgsDigest: c.ArgsDigest, Key: c.MintedKey, Approval: c.Approval,
+		Args: c.Args, ArgsDigest: c.ArgsDigest, Key: c.MintedKey, Approval: c.Approval, Rule: c.Rule,
 	})
 	if err != nil {
 		return events.Message{}, fmt.Errorf("encode call %s: %w", c.ID, err)

@@ -123,6 +123,9 @@ func decideRead(s State, p Plan, c events.CallTool, self string, own func(string
 }
 
 func decideEffect(s State, p Plan, c events.CallTool, self string, own func(string) Own) Decision {
+	if c.Rule == events.RuleRecall {
+		return decideRecall(s, p, c)
+	}
 	e := s.Effect
 	mine := e != nil && e.CallID == c.CallID
 	if !(mine && (e.State == EffectIntent || e.Probing())) { // what has begun is not un-begun

@@ -104,7 +104,11 @@ func MakePlan(t *spec.Tool, c events.CallTool, run json.RawMessage) Plan {
 			p.Key = key
 		}
 	}
-	if gated, policy := t.ApprovalFor(c.Args, run); gated {
+	gated, policy := t.ApprovalFor(c.Args, run)
+	if c.Rule == events.RuleFork {
+		gated, policy = true, events.RuleFork
+	}
+	if gated {
 		p.Gated = true
 		p.Bind = events.BindDigest(c.Tool, c.ToolDigest, c.ArgsDigest, policy)
 	}

@@ -52,6 +52,7 @@ type Call struct {
 	MintedKey   string
 	Key         string
 	Approval    *events.Approved
+	Rule        string // events.Rule…
 	TraceParent string
 	EffectID    string
 	Acting      bool

@@ -24,6 +24,8 @@ const (
 	CodeKeyReused         = "idempotency_key_reused"
 	CodeRunEnded          = "run_ended"
 	CodeNoEvents          = "events_unavailable"
+	CodeFlowRun           = "flow_run"
+	CodeNotFailed         = "run_not_failed"
 )
 
 type api struct {
@@ -38,6 +40,7 @@ func Register(d *door.Door, s *console.Service) {
 	a.programs()
 	a.commands()
 	a.bulk()
+	a.forks()
 	a.streams()
 	a.resources()
 	a.tokens()
@@ -60,6 +63,12 @@ func problem(err error, what string, args ...any) error {
 		return door.Error(http.StatusConflict, CodeRunEnded, what+" has ended; an end is final")
 	case errors.Is(err, console.ErrProgram):
 		return door.Error(http.StatusConflict, CodeProgramRun, what+" is driven by its own program, no runner has it; end it with POST /v1/runs/{id}/complete")
+	case errors.Is(err, console.ErrFlow):
+		return door.Error(http.StatusConflict, CodeFlowRun, what+" is a flow's: it has no turns to go on from; fork or retry the runs of its steps")
+	case errors.Is(err, console.ErrNotFailed):
+		return door.Error(http.StatusConflict, CodeNotFailed, what+" has not ended without success, so there is nothing to retry; fork it to try another way")
+	case errors.Is(err, console.ErrNoRow):
+		return door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, "at: the journal of "+what+" is shorter")
 	case errors.Is(err, console.ErrKeyReused):
 		return door.Error(http.StatusConflict, CodeKeyReused,
 			"this Idempotency-Key was used for another request; send a new key")

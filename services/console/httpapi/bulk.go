@@ -21,7 +21,7 @@ const CodeTooMany = "too_many_runs"
 type bulkInput struct {
 	Key  string `header:"Idempotency-Key" maxLength:"120" doc:"a repeat with the same key commands no run twice"`
 	Body struct {
-		Command string `json:"command" enum:"cancel,pause,resume"`
+		Command string `json:"command" enum:"cancel,pause,resume,retry"`
 		Where   string `json:"where" minLength:"1" maxLength:"4096" doc:"CEL over status, kind, name, agent, flow, labels, waiting, error, principal, trigger, parent, model_calls, tool_calls, tokens, attempts, age and idle (seconds)"`
 		Reason  string `json:"reason,omitempty" maxLength:"1000"`
 		Max     int    `json:"max,omitempty" minimum:"1" maximum:"10000" doc:"when more runs fit, nothing is sent; default 1000"`
@@ -37,6 +37,7 @@ type BulkRun struct {
 	Status    string       `json:"status"`
 	Waiting   string       `json:"waiting,omitempty"`
 	CommandID string       `json:"command_id,omitempty" doc:"absent in a dry run, and when the run ended meanwhile"`
+	Retry     events.RunID `json:"retry,omitempty" doc:"of the command retry: the run that goes on"`
 	Replayed  bool         `json:"replayed,omitempty" doc:"an earlier request with the same key had commanded it"`
 }
 
@@ -53,8 +54,8 @@ type bulkOutput struct {
 func (a *api) bulk() {
 	door.Register(a.door, huma.Operation{
 		OperationID: "runs-command", Method: http.MethodPost, Path: "/v1/runs/commands", Tags: []string{"commands"},
-		Summary:     "Cancel, pause or resume every open run that fits a condition",
-		Description: "The runs that have not ended are read once. 200 means that the commands are kept and that each will reach the runner once.",
+		Summary:     "Cancel, pause or resume every open run that fits a condition, or retry every failed one",
+		Description: "The runs that have not ended, for retry those that ended without success, are read once. 200 means that the commands are kept and that each will reach the runner once.",
 	}, authn.Operator, func(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 		b := console.Bulk{Order: console.Order{Kind: in.Body.Command, Reason: in.Body.Reason}, Key: in.Key, Max: in.Body.Max, DryRun: in.Body.DryRun}
 		where, err := spec.NewCondition(in.Body.Where, console.BulkVariables...)
@@ -77,7 +78,7 @@ func (a *api) bulk() {
 		out.Body.Command, out.Body.DryRun, out.Body.Unclear, out.Body.Problem = b.Kind, b.DryRun, done.Unclear, done.Problem
 		out.Body.Runs = make([]BulkRun, 0, len(done.Runs))
 		for _, r := range done.Runs {
-			out.Body.Runs = append(out.Body.Runs, BulkRun{RunID: r.ID, Kind: r.Kind, Name: r.Name, Status: r.Status, Waiting: r.Waiting, CommandID: r.Command, Replayed: r.Replayed})
+			out.Body.Runs = append(out.Body.Runs, BulkRun{RunID: r.ID, Kind: r.Kind, Name: r.Name, Status: r.Status, Waiting: r.Waiting, CommandID: r.Command, Retry: r.Retry, Replayed: r.Replayed})
 		}
 		return out, nil
 	})

@@ -22,6 +22,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"missingNeeds": missingNeeds, "insertVersion": insertVersion, "setCurrent": setCurrent, "currentVersion": currentVersion,
 		"startProgram": startProgram, "programByKey": programByKey, "programStatus": programStatus, "loadCheckpoint": loadCheckpoint,
 		"saveCheckpoint": saveCheckpoint, "savedByKey": savedByKey, "endProgram": endProgram, "eventsOfProgram": eventsOfProgram, "isProgram": isProgram,
+		"retryOf": retryOf, "origin": origin, "insertFork": insertFork, "pastEffects": pastEffects, "forksOf": forksOf, "forkOf": forkOf,
 		"listResources": listResources, "getResource": getResource,
 	}); err != nil {
 		t.Error(err)

@@ -36,6 +36,7 @@ SELECT d.run_id COLLATE "default", d.namespace, d.ref_kind, d.ref_name, d.ref_di
 const getRun = `SELECT * FROM (` +
 	takenRuns + ` WHERE r.run_id = $1 AND r.namespace = $2 UNION ALL ` +
 	queuedRuns + ` WHERE d.run_id = $1 AND d.namespace = $2 UNION ALL ` +
+	queuedForks + ` WHERE c.run_id = $1 AND c.namespace = $2 AND c.kind = 'fork' UNION ALL ` +
 	programRuns + ` WHERE p.run_id = $1 AND p.namespace = $2) runs
 ORDER BY seq DESC LIMIT 1`
 
@@ -50,6 +51,9 @@ func (s *Store) GetRun(ctx context.Context, namespace string, id events.RunID) (
 		return r, notFound(err, "get run %s", id)
 	}
 	if r.Callback, err = s.callback(ctx, namespace, id); err != nil {
+		return r, err
+	}
+	if err := s.links(ctx, &r); err != nil {
 		return r, err
 	}
 	r.Known, err = s.known(ctx, namespace, id)
@@ -156,6 +160,7 @@ func raw(m *json.RawMessage) json.RawMessage {
 
 const headOfRun = `SELECT seq, status FROM (
     SELECT r.seq, r.status FROM runner.v_runs r WHERE r.run_id = $1 AND r.namespace = $2 UNION ALL
+    SELECT 0, 'queued' FROM console.commands c WHERE c.run_id = $1 AND c.namespace = $2 AND c.kind = 'fork' UNION ALL
     SELECT 0, 'queued' FROM trigger.v_deliveries d WHERE d.run_id = $1 AND d.namespace = $2 UNION ALL
     SELECT p.version + CASE WHEN p.ended_at IS NULL THEN 1 ELSE 2 END, p.status FROM console.programs p WHERE p.run_id = $1 AND p.namespace = $2) runs
 ORDER BY seq DESC LIMIT 1`

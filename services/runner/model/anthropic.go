@@ -158,11 +158,15 @@ func entryJSON(e runner.Entry, last bool) (json.RawMessage, error) {
 	case e.Assistant != "":
 		return replayed(e.Assistant)
 	case len(e.Results) > 0:
-		var blocks []toolResult
+		var blocks []any
 		for _, r := range e.Results {
-			blocks = append(blocks, toolResult{Type: "tool_result", ToolUseID: r.ProviderID, Content: r.Text, IsError: r.Error})
+			blocks = append(blocks, &toolResult{Type: "tool_result", ToolUseID: r.ProviderID, Content: r.Text, IsError: r.Error})
 		}
-		blocks[len(blocks)-1].CacheControl = cached
+		if e.User != "" { // behind the results: the API wants them first
+			blocks = append(blocks, userText{Type: "text", Text: e.User, CacheControl: cached})
+		} else {
+			blocks[len(blocks)-1].(*toolResult).CacheControl = cached
+		}
 		return events.Marshal(map[string]any{"role": "user", "content": blocks})
 	}
 	return events.Marshal(map[string]any{"role": "user", "content": []userText{{Type: "text", Text: e.User, CacheControl: cached}}})

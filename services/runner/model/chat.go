@@ -75,6 +75,9 @@ func (c *Chat) request(r runner.Request) ([]byte, error) {
 			for k, res := range e.Results {
 				err = errors.Join(err, say(result{"tool", names[k], res.Text}))
 			}
+			if e.User != "" {
+				err = errors.Join(err, say(text{"user", e.User}))
+			}
 		default:
 			err = say(text{"user", e.User})
 		}

@@ -90,6 +90,9 @@ func (a *Responses) request(r runner.Request, encrypted bool) ([]byte, error) {
 			for k, res := range e.Results {
 				err = errors.Join(err, say(result{"function_call_output", names[k], res.Text}))
 			}
+			if e.User != "" {
+				err = errors.Join(err, say(text{"user", e.User}))
+			}
 		default:
 			err = say(text{"user", e.User})
 		}

@@ -67,8 +67,8 @@ SELECT gate.says, effect.epoch, coalesce(effect.held_by, '') FROM gate LEFT JOIN
 // act begins.
 const openCallSQL = `
 INSERT INTO tools.calls AS c (call_id, run_id, namespace, tool, tool_digest, pool, args, args_digest, minted_key, key,
-	approval, traceparent, effect_id, acting, status)
-VALUES ($1, $2, $3, $4, $5, $6, $7::text::json, $8, $9, $10, $11::text::json, $12, $13, $14, 'open')
+	approval, traceparent, effect_id, acting, rule, status)
+VALUES ($1, $2, $3, $4, $5, $6, $7::text::json, $8, $9, $10, $11::text::json, $12, $13, $14, $15, 'open')
 ON CONFLICT (call_id) DO UPDATE SET effect_id = excluded.effect_id, acting = c.acting OR excluded.acting,
 	approval = coalesce(excluded.approval, c.approval), updated_at = clock_timestamp()
 WHERE c.status = 'open'
@@ -188,7 +188,7 @@ func openCall(ctx context.Context, tx pgx.Tx, c tools.Call, effectID string, act
 	}
 	var id string
 	err = tx.QueryRow(ctx, openCallSQL, string(c.ID), string(c.RunID), c.Namespace, c.Tool, string(c.ToolDigest), c.Pool,
-		string(c.Args), string(c.ArgsDigest), c.MintedKey, c.Key, approval, c.TraceParent, null(effectID), acting).Scan(&id)
+		string(c.Args), string(c.ArgsDigest), c.MintedKey, c.Key, approval, c.TraceParent, null(effectID), acting, c.Rule).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}

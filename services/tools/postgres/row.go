@@ -14,7 +14,7 @@ import (
 const callColumns = `c.call_id, c.run_id, c.namespace, c.tool, c.tool_digest, c.pool, c.args::text, c.args_digest,
 	c.minted_key, c.key, c.approval::text, c.traceparent, c.effect_id, c.acting, c.status, c.epoch,
 	c.result::text, c.error::text, c.in_doubt, c.replayed, c.settled_by, c.answered_by,
-	c.claim_epoch, c.attempt_id, c.worker, c.lease_until, c.attempts, c.next_attempt_at, c.updated_at`
+	c.claim_epoch, c.attempt_id, c.worker, c.lease_until, c.attempts, c.next_attempt_at, c.updated_at, c.rule`
 
 type callRow struct {
 	CallID, RunID, Namespace, Tool, ToolDigest, Pool, Args, ArgsDigest string
@@ -34,6 +34,7 @@ type callRow struct {
 	Attempts                                                           int
 	NextAttemptAt                                                      *time.Time
 	UpdatedAt                                                          time.Time
+	Rule                                                               string
 }
 
 func (r callRow) call() (tools.Call, error) {
@@ -42,7 +43,7 @@ func (r callRow) call() (tools.Call, error) {
 		ToolDigest: events.Digest(r.ToolDigest), Pool: r.Pool, Args: json.RawMessage(r.Args), ArgsDigest: events.Digest(r.ArgsDigest),
 		MintedKey: r.MintedKey, Key: r.Key, TraceParent: r.TraceParent, EffectID: text(r.EffectID), Acting: r.Acting,
 		Status: r.Status, Epoch: r.Epoch, Result: raw(r.Result), InDoubt: text(r.InDoubt), Replayed: r.Replayed,
-		SettledBy: text(r.SettledBy), AnsweredBy: text(r.AnsweredBy), UpdatedAt: r.UpdatedAt.UTC(),
+		SettledBy: text(r.SettledBy), AnsweredBy: text(r.AnsweredBy), UpdatedAt: r.UpdatedAt.UTC(), Rule: r.Rule,
 		Claim: tools.Claim{
 			Epoch: r.ClaimEpoch, AttemptID: text(r.AttemptID), Worker: text(r.Worker), LeaseUntil: at(r.LeaseUntil),
 			Attempts: r.Attempts, NextAttempt: at(r.NextAttemptAt),

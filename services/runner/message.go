@@ -1,0 +1,70 @@
+package runner
+
+import "github.com/holdfast-run/holdfast/pkg/events"
+
+// Message is what a person says to the model of a run.
+type Message struct {
+	Text string
+	// Read says that a request with it was answered; then Turns is how many answers
+	// came before it. The history keeps it there.
+	Read  bool
+	Turns int
+}
+
+// heard keeps a message until a request takes it along.
+func (s *State) heard(text string) {
+	s.Messages = append(s.Messages[:len(s.Messages):len(s.Messages)], Message{Text: text})
+}
+
+// wereRead fixes the place of the first n messages, which the answer that comes
+// now has seen. The others came while it was written and stand behind it.
+func (s *State) wereRead(n int) {
+	for i := range s.Messages {
+		if i >= n || s.Messages[i].Read {
+			continue
+		}
+		m := append([]Message(nil), s.Messages...) // other copies of the state keep theirs
+		m[i].Read, m[i].Turns = true, len(s.Turns)
+		s.Messages = m
+	}
+}
+
+// readable is how many messages the next request has. After a turn that the
+// provider paused nothing may come but its continuation.
+func (s *State) readable() int {
+	n := len(s.Messages)
+	if len(s.Turns) > 0 && paused(s.Turns[len(s.Turns)-1].Answer) {
+		for n > 0 && !s.Messages[n-1].Read {
+			n--
+		}
+	}
+	return n
+}
+
+// unread reports whether a message waits that the next request would have.
+func (s *State) unread() bool {
+	n := s.readable()
+	return n > 0 && !s.Messages[n-1].Read
+}
+
+// concluded reports whether an answer is one that a run may end well with.
+func concluded(a events.ModelAnswered) bool {
+	switch a.StopReason {
+	case StopEnd, StopSequence, StopTools:
+		return len(a.Calls) == 0 && !blank(a)
+	}
+	return false
+}
+
+// say adds what a user says: to the message that is being made, if the last entry
+// is one, because roles take turns.
+func say(entries []Entry, text string) []Entry {
+	if n := len(entries); n > 0 && entries[n-1].Assistant == "" {
+		if entries[n-1].User != "" {
+			text = entries[n-1].User + "\n\n" + text
+		}
+		entries[n-1].User = text
+		return entries
+	}
+	return append(entries, Entry{User: text})
+}
