@@ -70,3 +70,27 @@ func TestTurn_BookedInOrderAndSettled(t *testing.T) {
 		}
 	}
 }
+
+// A wait for a turn does not forget the workers that the step has cost; an
+// answer does.
+func TestTurn_AWaitIsNoProgress(t *testing.T) {
+	db, s, st := created(t)
+	beat(t, db, "a", 10*time.Second)
+	beat(t, db, "b", 0)
+	if _, attempts, err := s.TakeOver(t.Context(), st.RunID, runner.Claim{Worker: "a", Epoch: 1}, "b", "b", "m"); err != nil || attempts != 1 {
+		t.Fatalf("takeover: %d attempts, %v", attempts, err)
+	}
+	commit := func(waits bool, want int) {
+		t.Helper()
+		after, facts := signal(t, st, map[bool]string{true: "w", false: "p"}[waits])
+		if _, _, err := s.Commit(t.Context(), runner.Commit{Before: st, After: after, Facts: facts, Worker: "b", Cause: "m", Guard: runner.Claim{Worker: "b", Epoch: 2}, Waits: waits}); err != nil {
+			t.Fatal(err)
+		}
+		st = after
+		if l, err := s.Load(t.Context(), st.RunID, nil); err != nil || l.Attempts != want {
+			t.Errorf("%d attempts after a commit that waits %v, want %d; %v", l.Attempts, waits, want, err)
+		}
+	}
+	commit(true, 1)
+	commit(false, 0)
+}
