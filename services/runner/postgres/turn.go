@@ -46,10 +46,10 @@ func (s *Store) TakeTurn(ctx context.Context, t runner.ModelTurn) (out runner.Tu
 	return out, nil
 }
 
-// What a call did not use is free at once, but nobody gets a moment before one
-// that is booked.
+// What a call did not use is free at once, but a booking never comes before
+// last_at.
 const settleTurn = `
-UPDATE runner.model_rates SET tokens_free = greatest(last_at, tokens_free + $3::bigint * interval '1 microsecond')
+UPDATE runner.model_rates SET tokens_free = tokens_free + $3::bigint * interval '1 microsecond'
 WHERE namespace = $1 AND model = $2`
 
 // SettleTurn implements runner.Turns.

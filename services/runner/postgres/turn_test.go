@@ -51,6 +51,18 @@ func TestTurn_BookedInOrderAndSettled(t *testing.T) {
 	if gap := third.At.Sub(second.At); gap != time.Second {
 		t.Errorf("the third is %s behind the second, want the second of the requests' limit", gap)
 	}
+	// Nor with a limit of tokens alone.
+	byTokens := func() runner.ModelTurn {
+		return runner.ModelTurn{RunID: events.NewRunID(), Namespace: "default", Model: "tokens", Tokens: 20 * time.Second}
+	}
+	take(byTokens())
+	waits := take(byTokens())
+	if err := s.SettleTurn(t.Context(), byTokens(), -30*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if next := take(byTokens()); next.At.Before(waits.At) {
+		t.Errorf("%s is before the turn at %s that was booked first", next.At, waits.At)
+	}
 	if err := s.SettleTurn(t.Context(), a, time.Minute); err != nil {
 		t.Fatal(err)
 	}
