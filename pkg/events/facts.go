@@ -27,6 +27,7 @@ const (
 	FactItemsStarted    = "items_started"
 	FactStepSkipped     = "step_skipped"
 	FactItemRetried     = "item_retried"
+	FactItemsKept       = "items_kept"
 	FactCancelRequested = "cancel_requested" // body: Cancelling
 	FactPaused          = "paused"
 	FactResumed         = "resumed"

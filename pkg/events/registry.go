@@ -75,6 +75,7 @@ func Facts() []FactKind {
 		{Kind: FactItemsStarted, Doc: "Items of a flow step began: calls, questions or sleeps, or of any step items that failed before.", New: body[ItemsStarted]},
 		{Kind: FactStepSkipped, Doc: "The condition of a flow step did not hold, so it is over without an item.", New: body[StepSkipped]},
 		{Kind: FactItemRetried, Doc: "A failed item of a flow step will be started again at a time.", New: body[ItemRetried]},
+		{Kind: FactItemsKept, Doc: "A run that retries another one of its flow took over what was finished of a step.", New: body[ItemsKept]},
 		{Kind: FactTimerFired, Doc: "A timer of the run fell due.", New: body[TimerFired]},
 		{Kind: FactSignalReceived, Doc: "Data came from outside, and is kept until a call takes it.", New: body[Signal]},
 		{Kind: FactSignalTaken, Doc: "A call that waited for a signal has it as its result.", New: body[SignalTaken]},

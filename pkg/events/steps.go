@@ -1,6 +1,9 @@
 package events
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // ItemsStarted starts items of a flow step: calls of a tool, questions to people
 // and sleeps, and of every kind of step the items that failed before.
@@ -45,6 +48,21 @@ type ItemRetried struct {
 	Attempt int       `json:"attempt"` // the next one, 2 or more
 	At      time.Time `json:"at"`
 	Error   *Problem  `json:"error,omitempty"` // of the attempt that failed
+}
+
+// ItemsKept are the finished items of a step that a run takes over from the one
+// that it retries.
+type ItemsKept struct {
+	Step    string     `json:"step"`
+	Total   int        `json:"total"` // items of the step; those that are not kept run
+	Skipped bool       `json:"skipped,omitempty"`
+	Items   []KeptItem `json:"items,omitempty"`
+}
+
+// KeptItem is an item with its output.
+type KeptItem struct {
+	Index  int             `json:"index"`
+	Output json.RawMessage `json:"output,omitempty"`
 }
 
 // StepApproved is the output of a flow step that asked a person and got a yes.

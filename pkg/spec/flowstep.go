@@ -3,6 +3,8 @@ package spec
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -251,4 +253,19 @@ func (f *Flow) Before(st *Step) []string {
 		}
 	}
 	return out
+}
+
+// Reads names the earlier steps on whose ends it depends what st does, in the
+// order of the flow. A condition that names steps may read all that st needs.
+func (f *Flow) Reads(st *Step) []string {
+	read := map[string]bool{}
+	all := st.When != nil && strings.Contains(st.When.text, "steps")
+	for _, t := range append(st.templates(), st.ForEach) {
+		for _, p := range t.Paths() {
+			if p.Root == "steps" {
+				read[p.Member()] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(f.Before(st), func(name string) bool { return !all && !read[name] })
 }

@@ -15,10 +15,10 @@ func (d *decision) advanceFlow(plan *Plan) (more bool, err error) {
 	for i := range plan.Flow.Steps {
 		step := &plan.Flow.Steps[i]
 		st := s.Steps[step.Name]
+		if (st == nil || st.Kept) && !s.needsMet(step) {
+			continue
+		}
 		if st == nil {
-			if !s.needsMet(step) {
-				continue
-			}
 			return d.beginStep(plan, i)
 		}
 		if again, ok := s.failedToRetry(step, st); ok {
@@ -93,7 +93,11 @@ func (s *State) firstFailure(st *Step) string {
 func (s *State) outputs(step string) (outputs []json.RawMessage, failures []any) {
 	outputs, failures = []json.RawMessage{}, []any{}
 	st := s.Steps[step]
-	for i := range st.Started {
+	n := st.Started
+	if st.Kept { // with holes
+		n = st.Total
+	}
+	for i := range n {
 		out := json.RawMessage("null")
 		if end, ok := st.ends.get(i); ok {
 			switch {

@@ -30,7 +30,7 @@ func (d *decision) beginStep(plan *Plan, index int) (bool, error) {
 	if len(r.items) == 0 { // an empty list is a step that is done
 		return true, d.add(events.FactChildrenStarted, events.ChildrenStarted{Step: step.Name}, false)
 	}
-	return d.startItems(plan, index, r, 0, min(window(step), len(r.items)))
+	return d.startItems(plan, index, r, &Step{Total: len(r.items)})
 }
 
 func (d *decision) startWindow(plan *Plan, index int, st *Step) (bool, error) {
@@ -39,21 +39,25 @@ func (d *decision) startWindow(plan *Plan, index int, st *Step) (bool, error) {
 	if err != nil || len(r.items) != st.Total {
 		return false, fmt.Errorf("run %s step %s: the items changed from %d to %d: %w", d.state.RunID, step.Name, st.Total, len(r.items), err)
 	}
-	return d.startItems(plan, index, r, st.Started, min(st.Total, st.Ended+window(step)))
+	return d.startItems(plan, index, r, st)
 }
 
-// startItems adds the row that starts items from..to of a step.
-func (d *decision) startItems(plan *Plan, index int, r *rendering, from, to int) (bool, error) {
+// startItems adds the row that starts as many items of a step as its window has
+// room for.
+func (d *decision) startItems(plan *Plan, index int, r *rendering, st *Step) (bool, error) {
 	step := &plan.Flow.Steps[index]
 	var items []events.StepItem
-	for i := from; i < to; i++ {
-		it, err := d.startItem(plan, index, r, i, 1, i-from)
+	for i, room := st.next, window(step)-(st.Started-st.Ended); i < st.Total && room > 0; i++ {
+		if st.ends.has(i) { // kept
+			continue
+		}
+		it, err := d.startItem(plan, index, r, i, 1, len(items))
 		if err != nil {
 			return d.failItem(plan, step.Name, i, err)
 		}
-		items = append(items, it)
+		items, room = append(items, it), room-1
 	}
-	if kind := step.Kind(); kind != spec.StepAgent && kind != spec.StepFlow {
+	if kind := step.Kind(); st.Kept || kind != spec.StepAgent && kind != spec.StepFlow {
 		return true, d.add(events.FactItemsStarted, events.ItemsStarted{Step: step.Name, Total: len(r.items), Items: items}, false)
 	}
 	body := events.ChildrenStarted{Step: step.Name, Total: len(r.items)}

@@ -51,5 +51,5 @@ func (s *State) wasItem(item string) bool {
 	if n, err := strconv.Atoi(parts[1]); err == nil {
 		i = n
 	}
-	return st != nil && i >= 0 && i < st.Started
+	return st != nil && i >= 0 && i < st.Total
 }

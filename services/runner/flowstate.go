@@ -20,6 +20,8 @@ type Step struct {
 	Failed  int
 	Skipped bool
 	Since   int64 // its first row
+	Kept    bool  // some of its items were finished by the run that this one retries
+	next    int   // where the next item is looked for
 	// ends has each item that has ended, by index; of one that is tried again, how
 	// it ended before. Open items are the run's Items, Calls and Alarms.
 	ends   grown[int, ItemEnd]
@@ -78,6 +80,7 @@ func (s *State) childrenStarted(seq int64, c events.ChildrenStarted) {
 	for _, child := range c.Children {
 		s.Items[child.Item] = &Item{Child: child, Step: c.Step, Index: st.Started, Attempt: 1, Since: seq}
 		st.Started++
+		st.next = st.Started
 	}
 }
 
@@ -88,6 +91,7 @@ func (s *State) itemsStarted(seq int64, b events.ItemsStarted) error {
 			st.due = slices.DeleteFunc(slices.Clone(st.due), func(d retryDue) bool { return d.index == it.Index })
 		} else {
 			st.Started++
+			st.next = it.Index + 1
 		}
 		switch {
 		case it.Child != nil:

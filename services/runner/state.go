@@ -207,6 +207,8 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, func(b events.StepSkipped) error { s.stepSkipped(b); return nil })
 	case events.FactItemRetried:
 		return decodeInto(f, s.itemRetried)
+	case events.FactItemsKept:
+		return decodeInto(f, func(b events.ItemsKept) error { return s.itemsKept(f.Seq, b) })
 	case events.FactTimerFired:
 		return decodeInto(f, func(t events.TimerFired) error {
 			s.timerFired(t)
