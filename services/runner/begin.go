@@ -61,7 +61,7 @@ func (s *Service) beginFork(ctx context.Context, namespace string, d *decision, 
 		return nil, err
 	}
 	if started.Ref.Kind != events.KindAgent {
-		return nil, forkf("run %s is a flow's; only an agent's run has turns to go on from", o.From)
+		return s.beginFlowAgain(ctx, namespace, d, o, past, started)
 	}
 	var plan *Plan
 	if started.Model == nil { // it failed before anything was pinned

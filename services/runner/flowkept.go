@@ -8,17 +8,6 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
-// keepItems takes over what a run of the same flow has finished, a row for each
-// step. What is not kept runs as if it came for the first time.
-func (d *decision) keepItems(old *State, plan *Plan) error {
-	for _, kept := range keptItems(old, plan.Flow) {
-		if err := d.add(events.FactItemsKept, kept, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // keptItems are the finished items of the steps that would read the same again.
 func keptItems(old *State, flow *spec.Flow) (out []events.ItemsKept) {
 	anew := map[string]bool{} // steps whose outputs may come out otherwise, once known

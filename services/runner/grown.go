@@ -57,3 +57,13 @@ func (g *grown[K, V]) clone() grown[K, V] {
 	copy(old, g.old)
 	return grown[K, V]{old: append(old, last)}
 }
+
+// everything is a map of its own.
+func (g *grown[K, V]) everything() map[K]V {
+	out := map[K]V{}
+	for _, layer := range g.old {
+		maps.Copy(out, layer)
+	}
+	maps.Copy(out, g.young)
+	return out
+}

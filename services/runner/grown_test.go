@@ -16,17 +16,10 @@ var sameState = cmp.Options{
 	cmpopts.EquateEmpty(),
 }
 
-func (g grown[K, V]) all() map[K]V {
-	out := map[K]V{}
-	for _, layer := range g.old {
-		maps.Copy(out, layer)
-	}
-	maps.Copy(out, g.young)
-	return out
-}
-
 // Equal is for cmp.
-func (g grown[K, V]) Equal(o grown[K, V]) bool { return cmp.Equal(g.all(), o.all(), sameState...) }
+func (g grown[K, V]) Equal(o grown[K, V]) bool {
+	return cmp.Equal(g.everything(), o.everything(), sameState...)
+}
 
 // A clone holds what a copied map would, writing to it leaves its original alone,
 // and few layers are looked through.
@@ -46,7 +39,7 @@ func TestGrown_IsAMap(t *testing.T) {
 				g.put(k, i)
 				want[k] = i
 			}
-			if diff := cmp.Diff(before, frozen.all()); diff != "" {
+			if diff := cmp.Diff(before, frozen.everything()); diff != "" {
 				t.Fatalf("a clone wrote to its original (-before +after):\n%s", diff)
 			}
 			got, ok := g.get(k)
@@ -57,7 +50,7 @@ func TestGrown_IsAMap(t *testing.T) {
 				t.Fatalf("%d entries lie in %d layers", len(want), len(g.old))
 			}
 		}
-		if diff := cmp.Diff(want, g.all()); diff != "" {
+		if diff := cmp.Diff(want, g.everything()); diff != "" {
 			t.Fatalf("-want +got:\n%s", diff)
 		}
 	})

@@ -124,7 +124,8 @@ func forkable(ctx context.Context, tx pgx.Tx, namespace string, o console.ForkOr
 	switch {
 	case err != nil:
 		return notFound(err, "get run %s", o.From)
-	case ref.Kind != events.KindAgent:
+	case o.Retry && ref.Kind == events.KindFlow && status == events.StatusCompleted: // with items that failed
+	case ref.Kind != events.KindAgent && !o.Retry:
 		return fmt.Errorf("run %s: %w", o.From, console.ErrFlow)
 	case o.Retry && status != events.StatusFailed && status != events.StatusExpired:
 		return fmt.Errorf("run %s is %s: %w", o.From, status, console.ErrNotFailed)
