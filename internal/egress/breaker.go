@@ -47,8 +47,9 @@ type circuit struct {
 // maxCircuits bounds what is remembered: hosts may be named by models.
 const maxCircuits = 4096
 
-// trialWait is when to ask again while the trial of a host is under way.
-const trialWait = time.Second
+// trialWait is when to ask again while the trial of a host is under way, unless
+// circuits are open for a shorter time.
+const trialWait = 5 * time.Second
 
 // NewBreaker returns a breaker; nil when there is to be none.
 func NewBreaker(c BreakerConfig) *Breaker {
@@ -83,8 +84,11 @@ func (b *Breaker) begin(key, host string) (done func(context.Context, result), e
 	if c == nil || c.until.IsZero() {
 		return func(ctx context.Context, r result) { b.closedDone(ctx, key, host, r) }, nil
 	}
-	if wait := c.until.Sub(b.now()); wait > 0 || c.trial {
-		return nil, &OpenError{Host: host, Failures: c.failures, Wait: max(wait, trialWait)}
+	if c.trial {
+		return nil, &OpenError{Host: host, Failures: c.failures, Wait: min(b.open, trialWait)}
+	}
+	if wait := c.until.Sub(b.now()); wait > 0 {
+		return nil, &OpenError{Host: host, Failures: c.failures, Wait: wait}
 	}
 	c.trial = true
 	return func(ctx context.Context, r result) { b.trialDone(ctx, key, c, r) }, nil

@@ -98,13 +98,20 @@ func TestBreaker(t *testing.T) {
 	f.gate = make(chan struct{})
 	done := make(chan error, 1)
 	go func() { done <- f.post(t) }()
-	for f.arrived.Load() != 5 {
-		time.Sleep(time.Millisecond)
+	release := sync.OnceFunc(func() { close(f.gate) })
+	defer release() // the server waits for what it holds
+	for deadline := time.Now().Add(5 * time.Second); f.arrived.Load() != 5; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the trial did not leave")
+		}
 	}
-	if err := f.post(t); err == nil {
-		t.Error("a second request left during the trial")
+	second, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err = f.client.Do(second, Request{Method: "POST", URL: f.URL, Body: []byte("{}")})
+	if open, ok := errors.AsType[*OpenError](err); !ok || open.Wait != trialWait || f.arrived.Load() != 5 {
+		t.Fatalf("during the trial: %v after %d arrivals, want nothing sent and %s", err, f.arrived.Load(), trialWait)
 	}
-	close(f.gate)
+	release()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func FromMCP(o client.MCPOffers) ([]*Document, []Skipped) {
 			description = t.Name
 		}
 		mcp := spec.MCP{Server: o.Server, Tool: t.Name, Schema: t.Digest}
-		if err := d.setAll("description", description, "input", t.InputSchema, "effect", policy.Effect, "inDoubt", policy.InDoubt,
+		if err := d.setAll("description", description, "input", t.InputSchema, "outputSchema", t.OutputSchema, "effect", policy.Effect, "inDoubt", policy.InDoubt,
 			"approval", policy.Approval, "timeout", policy.Timeout, "pool", o.Pool, "mcp", mcp); err != nil {
 			skipped = append(skipped, Skipped{t.Name, err.Error()})
 			continue

@@ -55,14 +55,15 @@ func (c *Client) TestTool(ctx context.Context, name string, args json.RawMessage
 
 // ToolOffer is something at another program that a tool can be made of.
 type ToolOffer struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	InputSchema json.RawMessage `json:"input_schema,omitempty"`
-	Digest      events.Digest   `json:"digest,omitempty"`
-	Subject     string          `json:"subject,omitempty"`
-	Service     string          `json:"service,omitempty"`
-	Hints       map[string]bool `json:"hints,omitempty"`
-	Denied      bool            `json:"denied,omitempty"`
+	Name         string          `json:"name"`
+	Description  string          `json:"description,omitempty"`
+	InputSchema  json.RawMessage `json:"input_schema,omitempty"`
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	Digest       events.Digest   `json:"digest,omitempty"`
+	Subject      string          `json:"subject,omitempty"`
+	Service      string          `json:"service,omitempty"`
+	Hints        map[string]bool `json:"hints,omitempty"`
+	Denied       bool            `json:"denied,omitempty"`
 }
 
 // MCPOffers is what an MCP server offers, and what its definition says about

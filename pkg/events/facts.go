@@ -201,6 +201,10 @@ type ModelFailed struct {
 	Problem
 	Attempt int        `json:"attempt"`
 	RetryAt *time.Time `json:"retry_at,omitempty"`
+	// Unasked says that no request left, because the host failed too often: the
+	// row counts neither as a model call nor as an attempt. A reader that does not
+	// know it counts one too many.
+	Unasked bool `json:"unasked,omitempty"`
 	// NextModel is the Model document that makes the call instead, at once, and
 	// every later one of the run.
 	NextModel string `json:"next_model,omitempty"`

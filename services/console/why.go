@@ -54,6 +54,9 @@ func (d Delayed) String() string {
 	if d.Limit != "" {
 		return fmt.Sprintf("for its turn under %s, next at %s", d.Limit, at(d.NextAt))
 	}
+	if d.Attempts == 0 {
+		return fmt.Sprintf("not tried yet, next at %s: %s", at(d.NextAt), d.Error)
+	}
 	return fmt.Sprintf("tried %d times, again at %s: %s", d.Attempts, at(d.NextAt), d.Error)
 }
 

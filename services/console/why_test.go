@@ -80,6 +80,13 @@ func TestWhy(t *testing.T) {
 				"so nothing is sent to it for 30s",
 			wantKinds: []string{"tool"},
 		},
+		"waits for a host that failed": {
+			in: Situation{Run: run("waiting"), Workers: all, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "pay", Since: t0}},
+				Delayed: []Delayed{{CallID: "x", Error: "pay.example.com failed 5 times in a row, so nothing is sent to it for 30s", NextAt: t0}}},
+			want: "waiting for tool pay since 2026-03-05 02:14:00 UTC, not tried yet, next at 2026-03-05 02:14:00 UTC: pay.example.com failed 5 times in a row, " +
+				"so nothing is sent to it for 30s",
+			wantKinds: []string{"tool"},
+		},
 		"waits for a tool that no worker takes": {
 			in:   Situation{Run: run("waiting"), Workers: dead, Pending: []Pending{{Item: "call/x", Kind: "tool", Detail: "propose_price", Since: t0}}},
 			want: "waiting for tool propose_price since 2026-03-05 02:14:00 UTC, no tools worker is alive", wantKinds: []string{"tool"},

@@ -284,6 +284,7 @@ type ModelError struct {
 	Begun, Unknown bool
 	Seen           int
 	Usage          *events.Usage // what it is taken to bill; filled in by the runner
+	Unasked        bool          // no request left: it is no attempt
 	Err            error
 }
 
@@ -300,6 +301,9 @@ func DecideFailure(s *State, plan *Plan, e *ModelError, by Claimed, now time.Tim
 	body := events.ModelFailed{Problem: events.Problem{Code: e.Code, Message: clip(e.Err.Error(), 500)}, Attempt: s.Failures + 1, Worker: by.Worker, Epoch: by.Epoch}
 	if body.Usage, body.Unbilled = e.Usage, e.Usage == nil; body.Usage != nil {
 		body.CostMicroUSD = Cost(plan.answering(s).prices(), *e.Usage)
+	}
+	if e.Unasked {
+		body.Attempt, body.Unasked = s.Failures, true
 	}
 	if s.End != "" {
 		err := d.add(events.FactLateResult, events.LateResult{Type: events.FactModelFailed, Data: mustJSON(body)}, false)

@@ -175,7 +175,11 @@ func (s *State) Waiting() string {
 	case s.Retry != nil && s.Retry.Turn != nil:
 		return waitingForTurn(*s.Retry.Turn)
 	case s.Retry != nil:
-		return "next model attempt at " + s.Retry.At.UTC().Format(time.RFC3339)
+		at := "next model attempt at " + s.Retry.At.UTC().Format(time.RFC3339)
+		if s.Retry.Why != "" {
+			at += ": " + s.Retry.Why
+		}
+		return at
 	}
 	counts := map[string]int{}
 	first := map[string]string{}

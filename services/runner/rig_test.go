@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -193,6 +194,8 @@ type rig struct {
 	// reader is what form of journals the workers that start next understand; zero
 	// means this release's.
 	reader int
+	// log is where the workers that start next write; nil means the test's output.
+	log *slog.Logger
 	// cached is how many runs they keep in memory; zero means as many as usual.
 	cached int
 	// wrap stands between the workers that start next and their store; nil for none.
@@ -227,7 +230,10 @@ func (r *rig) worker(m runner.Model, opts ...option) *worker {
 	}
 	w := &worker{name: pg.WorkerName("runner")}
 	pgConfig := pg.Config{URL: r.db.URL, Role: "holdfast_runner"}
-	log := bustest.Log(r.t)
+	log := r.log
+	if log == nil {
+		log = bustest.Log(r.t)
+	}
 	w.beat = pg.NewBeat(pgConfig, "runner", w.name, log)
 	if err := w.beat.Start(r.t.Context()); err != nil {
 		r.t.Fatal(err)

@@ -130,6 +130,7 @@ type Retry struct {
 	Timer string
 	At    time.Time
 	Turn  *events.TurnAwaited // what it waits for; nil: the next attempt
+	Why   string              // when nobody was asked
 }
 
 // NewState returns the state of a run without rows.
@@ -335,12 +336,17 @@ func (s *State) modelFailed(seq int64, m events.ModelFailed) {
 	if m.Usage != nil {
 		s.spent(*m.Usage, m.CostMicroUSD)
 	}
-	s.Failures++
+	if !m.Unasked {
+		s.Failures++
+	}
 	if m.NextModel != "" {
 		s.ModelName, s.Failures = m.NextModel, 0
 	}
 	if m.RetryAt != nil {
 		s.Retry = &Retry{Timer: retryTimer(seq), At: *m.RetryAt}
+		if m.Unasked {
+			s.Retry.Why = m.Message
+		}
 	}
 }
 

@@ -242,6 +242,9 @@ const recordGrace = 3 * time.Second
 func (s *Service) finish(ctx context.Context, j *job, in *intent, out Outcome) error {
 	now := s.clock(j)
 	con := Conclude(out.Verdict, j.plan, in.claim, out.Error, out.RetryAfter, now)
+	if out.Unasked && out.Verdict == NotSent {
+		con = Postpone(j.plan, in.claim, out.Error, out.RetryAfter, now)
+	}
 	if con.State == EffectIntent && !con.Awaits {
 		con.Wait = j.plan.retry().fit(con.Wait+s.jitter(con.Wait/5), now)
 	}
@@ -270,6 +273,9 @@ func (s *Service) finish(ctx context.Context, j *job, in *intent, out Outcome) e
 	if err != nil {
 		return fmt.Errorf("record outcome of call %s: %w", j.c.CallID, err)
 	}
+	if !mine && con.Unasked {
+		return fault.ErrLost
+	}
 	if !mine {
 		j.log.ErrorContext(ctx, "late outcome kept as a receipt", telemetry.KeyEpoch, in.claim.Epoch, "verdict", out.Verdict.String())
 		return fault.ErrLost
@@ -279,7 +285,7 @@ func (s *Service) finish(ctx context.Context, j *job, in *intent, out Outcome) e
 	if err := failpoint.Hit(failRecorded, j.failKey()); err != nil {
 		return err
 	}
-	if con.State == EffectIntent && !con.Awaits && con.Wait <= longestNak {
+	if con.State == EffectIntent && !con.Awaits && !con.Unasked && con.Wait <= longestNak {
 		return fault.RetryAfter(con.Wait, fmt.Errorf("call %s: attempt %d: %s", j.c.CallID, in.claim.Attempts, out.Verdict))
 	}
 	return s.announce(record, calls, "")

@@ -35,6 +35,9 @@ type Outcome struct {
 	Artifacts []Artifact
 	// RetryAfter is the other side's wish; zero for none.
 	RetryAfter time.Duration
+	// Unasked says, with NotSent, that we chose to ask nobody, as while a circuit
+	// is open: it counts as no attempt, and RetryAfter is when to come back.
+	Unasked bool
 	// Receipt is kept with the attempt: HTTP status, the other side's request
 	// id. It never holds a secret.
 	Receipt Receipt
@@ -82,8 +85,19 @@ type Conclusion struct {
 	Doubted bool
 	// Awaits keeps EffectIntent open for a result that is posted within Wait.
 	Awaits bool
-	Wait   time.Duration
-	Error  *events.Problem
+	// Unasked keeps EffectIntent open, with as many attempts as before.
+	Unasked bool
+	Wait    time.Duration
+	Error   *events.Problem
+}
+
+// Postpone says what follows when nobody was asked. Only the plan's age can end
+// it: the attempts are left to those that ask. It is pure.
+func Postpone(p Plan, claim Claim, why *events.Problem, wait time.Duration, now time.Time) Conclusion {
+	claim.Attempts--
+	c := Conclude(NotSent, p, claim, why, wait, now)
+	c.Unasked = c.State == EffectIntent
+	return c
 }
 
 // Conclude says what an attempt's verdict means. It is pure.

@@ -288,6 +288,28 @@ func TestConclude(t *testing.T) {
 	}
 }
 
+func TestPostpone(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	old := write
+	old.Retry = Retry{Waits: []time.Duration{time.Second}, Attempts: 3, Age: time.Hour, Since: now.Add(-2 * time.Hour)}
+	for name, tc := range map[string]struct {
+		plan  Plan
+		claim Claim
+		want  Conclusion
+	}{
+		"the last attempt is left":         {write, Claim{Attempts: maxAttempts}, Conclusion{State: EffectIntent, Unasked: true, Wait: time.Minute}},
+		"a read":                           {reading, Claim{Attempts: maxAttempts}, Conclusion{State: EffectIntent, Unasked: true, Wait: time.Minute}},
+		"a doubt stays, and is none by it": {retry, Claim{Attempts: 2, Doubted: true}, Conclusion{State: EffectIntent, Unasked: true, Doubted: true, Wait: 30 * time.Second}},
+		"its time is over":                 {old, Claim{Attempts: 1}, Conclusion{State: EffectFailed}},
+	} {
+		got := Postpone(tc.plan, tc.claim, nil, 30*time.Second, now)
+		if got != tc.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
 func TestBackoff_NeverEarlierThanTheHint(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -192,7 +192,7 @@ func (d definitions) Tool(_ context.Context, _ string, digest events.Digest) (*s
 }
 
 var defs = sync.OnceValue(func() definitions {
-	docs, err := spec.Parse("tools.yaml", []byte(toolYAML+probeEndYAML+replyYAML+matrixYAML()+outputYAML+limitYAML))
+	docs, err := spec.Parse("tools.yaml", []byte(toolYAML+probeEndYAML+replyYAML+matrixYAML()+outputYAML+limitYAML+circuitYAML))
 	if err != nil {
 		panic(err)
 	}
@@ -226,4 +226,14 @@ func kinds(lookup func(string) (string, bool)) []tools.Kind {
 		panic(err)
 	}
 	return kind.All(kind.Config{Egress: egress.New(egress.Config{Allow: allow}), LookupEnv: lookup, ReadFile: os.ReadFile})
+}
+
+// withRunArtifacts adds the kind that reads artifacts from the store.
+func withRunArtifacts(kinds []tools.Kind, artifacts tools.RunArtifacts) []tools.Kind {
+	for _, k := range kind.All(kind.Config{Artifacts: artifacts}) {
+		if k.Name() == spec.BuiltinArtifactRead {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
 }

@@ -12,12 +12,13 @@ import (
 // Offer is something at another program that a Tool document could be made of.
 // All of its text comes from there.
 type Offer struct {
-	Name        string          // the other side's
-	Description string          // of what it does
-	InputSchema json.RawMessage // nil: none was given
-	Digest      events.Digest   // spec.SchemaDigest, of an MCP server's tool
-	Subject     string          // of a NATS service's endpoint
-	Service     string          // that the endpoint belongs to
+	Name         string          // the other side's
+	Description  string          // of what it does
+	InputSchema  json.RawMessage // nil: none was given
+	OutputSchema json.RawMessage // of an MCP server's tool; nil: none was declared, or none that holds
+	Digest       events.Digest   // spec.SchemaDigest, of an MCP server's tool
+	Subject      string          // of a NATS service's endpoint
+	Service      string          // that the endpoint belongs to
 	// Hints are what the other side says about its effect. They are shown to the
 	// person who imports and change nothing.
 	Hints map[string]bool

@@ -9,20 +9,8 @@ import (
 	"testing"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
-	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/tools"
-	"github.com/holdfast-run/holdfast/services/tools/kind"
 )
-
-// withRunArtifacts adds the kind that reads artifacts from the store.
-func withRunArtifacts(kinds []tools.Kind, artifacts tools.RunArtifacts) []tools.Kind {
-	for _, k := range kind.All(kind.Config{Artifacts: artifacts}) {
-		if k.Name() == spec.BuiltinArtifactRead {
-			kinds = append(kinds, k)
-		}
-	}
-	return kinds
-}
 
 // resultOf reads what the model was given for a call.
 func resultOf[T any](w *world, c events.CallTool) (out T) {

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/config"
 	"github.com/holdfast-run/holdfast/internal/pg"
@@ -85,6 +87,12 @@ func startService(ctx context.Context, url config.Secret, b *bus.Bus, log *slog.
 	if err != nil {
 		return nil, err
 	}
+	return startOn(ctx, url, pool, b, log, defs(), func(s *postgres.Store) []tools.Kind { return withRunArtifacts(withEnds(kinds, s), s) }, heart...)
+}
+
+// startOn starts it over a pool, which it closes, with other definitions and kinds.
+func startOn(ctx context.Context, url config.Secret, pool *pgxpool.Pool, b *bus.Bus, log *slog.Logger, defs definitions, kinds func(*postgres.Store) []tools.Kind, heart ...func(tools.Heart) tools.Heart) (*process, error) {
+	var err error
 	p := &process{name: pg.WorkerName("tools"), store: postgres.New(pool)}
 	p.beat = pg.NewBeat(pg.Config{URL: url, Role: "holdfast_tools"}, "tools", p.name, log)
 	if err := p.beat.Start(ctx); err != nil {
@@ -104,7 +112,7 @@ func startService(ctx context.Context, url config.Secret, b *bus.Bus, log *slog.
 		publicURL = nil
 	}
 	p.service, err = tools.New(tools.Config{Worker: p.name, Slots: slots, SweepEvery: 200 * time.Millisecond, Pools: pools}, tools.Deps{
-		Store: p.store, Controls: p.store, Reader: p.store, Once: p.store, Stops: p.store, Replies: p.store, PublicURL: publicURL, Tools: defs(), Callbacks: callbacks(p.store), Kinds: withRunArtifacts(withEnds(kinds, p.store), p.store), Bus: b, Heart: beating,
+		Store: p.store, Controls: p.store, Reader: p.store, Once: p.store, Stops: p.store, Replies: p.store, PublicURL: publicURL, Tools: defs, Callbacks: callbacks(p.store), Kinds: kinds(p.store), Bus: b, Heart: beating,
 		Consume: inbox.Consume(b, p.beat.Holding), Kick: relay.Kick, Log: log,
 	})
 	if err != nil {

@@ -26,6 +26,7 @@ func TestCrash(t *testing.T) {
 		{"both runners while a tool acts", killRunnersInAnAct},
 		{"tools after an act with an honoured key", killToolsRetry},
 		{"tools after an act that only a person can look up", killToolsAsk},
+		{"tools between an acceptance and its result", killToolsAwaiting},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.prove(t, d) })
 	}

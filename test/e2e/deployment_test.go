@@ -60,7 +60,7 @@ func deploy(t *testing.T, database config.Secret) *deployment {
 	d.natsURL = "nats://" + nats
 	d.env = append(baseEnv(),
 		"HOLDFAST_DATABASE_URL="+database.Reveal(), "HOLDFAST_NATS_URL="+d.natsURL, "HOLDFAST_EGRESS_ALLOW=127.0.0.0/8",
-		"E2E_KEY=scripted", "E2E_WEBHOOK_SECRET=whsec_"+base64.StdEncoding.EncodeToString(secret),
+		"E2E_KEY=e2e-canary-41d7b09a", "E2E_WEBHOOK_SECRET=whsec_"+base64.StdEncoding.EncodeToString(secret),
 	)
 	d.plan("nats", "nats", "--nats-listen", nats, "--nats-dir", filepath.Join(t.TempDir(), "nats"))
 	front := free(t)
@@ -69,7 +69,11 @@ func deploy(t *testing.T, database config.Secret) *deployment {
 	for _, s := range services {
 		addr := free(t)
 		edge = append(edge, "--edge-"+s+"-url", "http://"+addr)
-		d.plan(s, s, "--listen", addr)
+		args := []string{"--listen", addr}
+		if s == "tools" {
+			args = append(args, "--tools-public-url", d.edge)
+		}
+		d.plan(s, s, args...)
 	}
 	d.plan("edge", "edge", edge...)
 	d.start("nats")

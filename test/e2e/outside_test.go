@@ -41,7 +41,8 @@ type outside struct {
 	mu       sync.Mutex
 	arrivals []arrival
 	held     map[string]*hold
-	thinking time.Duration // of the model, for every answer
+	thinking time.Duration     // of the model, for every answer
+	later    map[string]string // job → where the result of its last render is posted
 }
 
 // arrival is one request that asked the shop for an effect.
@@ -49,7 +50,7 @@ type arrival struct{ act, job, key string }
 
 func newOutside(t *testing.T) *outside {
 	t.Helper()
-	o := &outside{held: map[string]*hold{}}
+	o := &outside{held: map[string]*hold{}, later: map[string]string{}}
 	o.model = scriptmodel.New(scriptmodel.Config{Script: script, BeforeAnswer: o.beforeAnswer, Fault: o.fault})
 	model := httptest.NewServer(o.model)
 	t.Cleanup(model.Close)
@@ -102,6 +103,13 @@ func (o *outside) act(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if to := r.Header.Get("X-Callback"); to != "" { // the result follows
+		o.mu.Lock()
+		o.later[in.Job] = to
+		o.mu.Unlock()
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
 	fmt.Fprintf(w, `{"receipt":%q}`, in.Job)
 }
 

@@ -70,6 +70,7 @@ func spawn(t *testing.T, p plan, more ...string) *process {
 	t.Cleanup(func() {
 		s.signal(t, syscall.SIGKILL)
 		<-s.done
+		s.saysNoSecret(t)
 		if t.Failed() {
 			t.Logf("end of the log of %s (pid %d):\n%s", p.name, cmd.Process.Pid, s.tail())
 		}
@@ -144,6 +145,19 @@ func (s *process) term(t *testing.T) {
 	}
 	if !s.cmd.ProcessState.Success() {
 		t.Errorf("%s ended with %s after SIGTERM:\n%s", s.name, s.cmd.ProcessState, s.tail())
+	}
+}
+
+// saysNoSecret looks for the values of its secrets in all that it wrote.
+func (s *process) saysNoSecret(t *testing.T) {
+	b, err := os.ReadFile(s.log)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, kv := range s.env {
+		if name, value, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "E2E_") && strings.Contains(string(b), value) {
+			t.Errorf("%s logs its %s", s.name, name)
+		}
 	}
 }
 

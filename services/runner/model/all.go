@@ -16,9 +16,9 @@ var _ runner.Model = Providers(nil)
 // All returns every provider.
 func All(env Env) Providers {
 	return Providers{
-		spec.ProviderAnthropic:       NewAnthropic(env),
-		spec.ProviderOpenAIChat:      NewChat(env),
-		spec.ProviderOpenAIResponses: NewResponses(env),
+		spec.ProviderAnthropic:       discreet{env, NewAnthropic(env)},
+		spec.ProviderOpenAIChat:      discreet{env, NewChat(env)},
+		spec.ProviderOpenAIResponses: discreet{env, NewResponses(env)},
 	}
 }
 

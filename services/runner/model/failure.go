@@ -39,7 +39,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 func requestError(ctx context.Context, err error, response *http.Response) *runner.ModelError {
 	if response == nil || response.StatusCode < http.StatusBadRequest {
 		if open, ok := errors.AsType[*egress.OpenError](err); ok {
-			return &runner.ModelError{Code: "circuit_open", Retry: true, RetryAfter: open.Wait, Err: open}
+			return &runner.ModelError{Code: "circuit_open", Retry: true, RetryAfter: open.Wait, Unasked: true, Err: open}
 		}
 		code := "connection"
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -124,7 +124,7 @@ func refused(status int, header http.Header, p problem) *runner.ModelError {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		if p.message != "" {
-			e.Err = fmt.Errorf("%w: %.300s", e.Err, p.message)
+			e.Err = fmt.Errorf("%w: %.2000s", e.Err, p.message)
 		}
 	}
 	return e
@@ -132,8 +132,8 @@ func refused(status int, header http.Header, p problem) *runner.ModelError {
 
 func requestID(header http.Header) string {
 	for _, name := range []string{"request-id", "x-request-id"} {
-		if v := header.Get(name); v != "" {
-			return fmt.Sprintf("%.100s", v)
+		if v := header.Get(name); v != "" && len(v) <= 100 {
+			return v
 		}
 	}
 	return ""

@@ -137,14 +137,15 @@ func (a api) test(ctx context.Context, in *testInput) (*testOutput, error) {
 
 // Offer is something that a Tool document can be made of.
 type Offer struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	InputSchema json.RawMessage `json:"input_schema,omitempty"`
-	Digest      events.Digest   `json:"digest,omitempty" doc:"of name, description and input schema; an MCP tool's document pins it"`
-	Subject     string          `json:"subject,omitempty"`
-	Service     string          `json:"service,omitempty"`
-	Hints       map[string]bool `json:"hints,omitempty" doc:"what the server says about its effect; nothing follows from it"`
-	Denied      bool            `json:"denied,omitempty" doc:"the server's definition does not allow it"`
+	Name         string          `json:"name"`
+	Description  string          `json:"description,omitempty"`
+	InputSchema  json.RawMessage `json:"input_schema,omitempty"`
+	OutputSchema json.RawMessage `json:"output_schema,omitempty" doc:"what an MCP server declares of its results"`
+	Digest       events.Digest   `json:"digest,omitempty" doc:"of name, description and input schema; an MCP tool's document pins it"`
+	Subject      string          `json:"subject,omitempty"`
+	Service      string          `json:"service,omitempty"`
+	Hints        map[string]bool `json:"hints,omitempty" doc:"what the server says about its effect; nothing follows from it"`
+	Denied       bool            `json:"denied,omitempty" doc:"the server's definition does not allow it"`
 }
 
 type mcpOffersInput struct {

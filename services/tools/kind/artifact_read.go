@@ -125,7 +125,7 @@ func part(a tools.Artifact, offset, limit int) artifactPart {
 	}
 	decoded := a.Data
 	if !utf8.Valid(decoded) { // what is UTF-8 is not guessed at
-		if b, err := io.ReadAll(utf8Reader(a.Data, a.ContentType)); err == nil {
+		if b, err := io.ReadAll(utf8Reader(a.Data, a.ContentType, false)); err == nil {
 			decoded = b
 		}
 	}

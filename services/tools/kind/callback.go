@@ -79,8 +79,8 @@ func (c *Callback) Act(ctx context.Context, r tools.Request) tools.Outcome {
 		return o
 	}
 	receipt.Status, receipt.Bytes = resp.Status, int64(len(resp.Body))
-	receipt.ContentType = scrub.text(clean(resp.Header.Get("Content-Type"), 200))
-	receipt.RequestID = scrub.text(clean(requestID(resp.Header), 200))
+	receipt.ContentType = scrub.clean(resp.Header.Get("Content-Type"), 200)
+	receipt.RequestID = scrub.clean(requestID(resp.Header), 200)
 	o := callbackOutcome(resp, scrub)
 	o.Receipt = receipt
 	return o

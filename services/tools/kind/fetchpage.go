@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -114,9 +115,9 @@ func page(r egress.Response, limit int, keep *keeper) Page {
 		return p
 	case media == "text/html" || media == "application/xhtml+xml":
 		base, _ := url.Parse(r.URL)
-		p.Title, p.Text, p.Links = readable(utf8Reader(r.Body, contentType), base)
+		p.Title, p.Text, p.Links = readable(utf8Reader(r.Body, contentType, r.Truncated), base)
 	case isText(contentType, r.Body):
-		b, err := io.ReadAll(utf8Reader(r.Body, contentType))
+		b, err := io.ReadAll(utf8Reader(r.Body, contentType, r.Truncated))
 		if err != nil {
 			b = r.Body
 		}
@@ -144,12 +145,29 @@ func pageName(address string) string {
 	return path.Base(u.Path)
 }
 
-// utf8Reader decodes what the header or the page itself says it is.
-func utf8Reader(body []byte, contentType string) io.Reader {
-	if r, err := charset.NewReader(bytes.NewReader(body), contentType); err == nil {
-		return r
+// utf8Reader decodes what the header or the page itself says it is. Without a
+// word it is UTF-8 when all of it is: the beginning, which is what the detection
+// looks at, may be plain ASCII.
+func utf8Reader(body []byte, contentType string, cut bool) io.Reader {
+	e, _, certain := charset.DetermineEncoding(body, contentType)
+	if e == nil || !certain && validUTF8(body, cut) {
+		return bytes.NewReader(body)
 	}
-	return bytes.NewReader(body)
+	return e.NewDecoder().Reader(bytes.NewReader(body))
+}
+
+// validUTF8 reports whether b is UTF-8. When it was cut off, a part of a character
+// may be at its end.
+func validUTF8(b []byte, cut bool) bool {
+	for i := 1; cut && i < utf8.UTFMax && i <= len(b); i++ {
+		if last := b[len(b)-i:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				b = b[:len(b)-i]
+			}
+			break
+		}
+	}
+	return utf8.Valid(b)
 }
 
 // readable extracts title, text and links. It reads tokens and builds no tree,

@@ -73,6 +73,21 @@ func TestFetchPage_Bounds(t *testing.T) {
 		case "/latin":
 			w.Header().Set("Content-Type", "text/html; charset=iso-8859-1")
 			_, _ = w.Write([]byte("<p>caf\xe9"))
+		case "/late": // what it is shows only behind the beginning
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, "<p>"+strings.Repeat("a ", 1000)+"café — 12 €")
+		case "/plain":
+			w.Header().Set("Content-Type", "text/plain")
+			fmt.Fprint(w, strings.Repeat("a ", 1000)+"naïve")
+		case "/cut": // in the middle of a character
+			w.Header().Set("Content-Type", "text/plain")
+			fmt.Fprint(w, strings.Repeat("a", 2<<20-1)+"é")
+		case "/old": // says nothing, and is no UTF-8
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte("<p>" + strings.Repeat("a ", 1000) + "caf\xe9"))
+		case "/meta":
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte("<meta charset=koi8-r><p>\xf4\xc5\xd3\xd4"))
 		case "/png":
 			w.Header().Set("Content-Type", "image/png")
 			_, _ = w.Write([]byte("\x89PNG\r\n\x1a\n\x00\x00"))
@@ -91,6 +106,11 @@ func TestFetchPage_Bounds(t *testing.T) {
 	}
 	if p, _ := fetch(t, srv.URL+"/latin"); p.Text != "café" {
 		t.Errorf("latin page gave %q", p.Text)
+	}
+	for path, end := range map[string]string{"/late": "a café — 12 €", "/plain": "a naïve", "/cut": "aaa", "/old": "a café", "/meta": "Тест"} {
+		if p, _ := fetch(t, srv.URL+path); !strings.HasSuffix(p.Text, end) {
+			t.Errorf("%s gave %.20q, want it to end with %q", path, p.Text[max(0, len(p.Text)-20):], end)
+		}
 	}
 	if p, _ := fetch(t, srv.URL+"/png"); p.Text != "" || !strings.Contains(p.Note, "binary") {
 		t.Errorf("picture gave %+v", p)

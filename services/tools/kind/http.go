@@ -48,9 +48,9 @@ func (h *HTTP) Act(ctx context.Context, r tools.Request) tools.Outcome {
 		return o
 	}
 	receipt.Status, receipt.Bytes = resp.Status, int64(len(resp.Body))
-	receipt.ContentType = scrub.text(clean(resp.Header.Get("Content-Type"), 200))
-	receipt.RequestID = scrub.text(clean(requestID(resp.Header), 200))
-	o := judge(r, resp, read, scrub)
+	receipt.ContentType = scrub.clean(resp.Header.Get("Content-Type"), 200)
+	receipt.RequestID = scrub.clean(requestID(resp.Header), 200)
+	o := scrub.outcome(judge(r, resp, read, scrub))
 	o.Receipt = receipt
 	return o
 }
@@ -176,9 +176,9 @@ func sendFailure(ctx context.Context, err error, scrub scrubber) tools.Outcome {
 	if e, ok := errors.AsType[*egress.Error](err); ok {
 		sent = e.Sent
 	}
-	text := scrub.text(clean(err.Error(), maxProblemBytes))
+	text := scrub.clean(err.Error(), maxProblemBytes)
 	if open, ok := errors.AsType[*egress.OpenError](err); ok {
-		return tools.Outcome{Verdict: tools.NotSent, RetryAfter: open.Wait, Error: &events.Problem{Code: codeCircuitOpen, Message: text}}
+		return tools.Outcome{Verdict: tools.NotSent, Unasked: true, RetryAfter: open.Wait, Error: &events.Problem{Code: codeCircuitOpen, Message: text}}
 	}
 	switch {
 	case errors.Is(err, egress.ErrRefused):

@@ -59,8 +59,8 @@ func (h *HTTP) Reply(_ context.Context, r tools.Request, in tools.Reply) (tools.
 	resp := unzipped(egress.Response{Status: http.StatusOK, Header: in.Header, Body: in.Body})
 	values := answerValues(resp, scrub)
 	out := tools.Outcome{Verdict: tools.Happened, Receipt: tools.Receipt{
-		Bytes: int64(len(in.Body)), ContentType: scrub.text(clean(in.Header.Get("Content-Type"), 200)),
-		RequestID: scrub.text(clean(requestID(in.Header), 200)),
+		Bytes: int64(len(in.Body)), ContentType: scrub.clean(in.Header.Get("Content-Type"), 200),
+		RequestID: scrub.clean(requestID(in.Header), 200),
 	}}
 	if def.Failed != nil {
 		failed, err := def.Failed.Eval(values)
@@ -70,13 +70,13 @@ func (h *HTTP) Reply(_ context.Context, r tools.Request, in tools.Reply) (tools.
 		if failed {
 			out.Verdict = tools.Refused
 			out.Error = &events.Problem{Code: "callback_failed", Message: "the other side says that it failed" + bodyText(resp, scrub)}
-			return out, nil
+			return scrub.outcome(out), nil
 		}
 	}
 	out.Result = mapped(def.Result, values, resp, scrub, outputLimit(r.Tool, maxResultBytes), keep)
 	elsewhere(r.Tool.HTTP.Artifact, values, keep)
 	out.Artifacts = keep.list
-	return out, nil
+	return scrub.outcome(out), nil
 }
 
 func bodyText(r egress.Response, scrub scrubber) string {

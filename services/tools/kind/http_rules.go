@@ -86,7 +86,7 @@ func elsewhere(def *spec.HTTPArtifact, values map[string]json.RawMessage, keep *
 func answerValues(resp egress.Response, scrub scrubber) map[string]json.RawMessage {
 	headers := map[string]string{}
 	for name, v := range resp.Header {
-		headers[strings.ToLower(clean(name, 200))] = scrub.text(clean(strings.Join(v, ", "), 4<<10))
+		headers[strings.ToLower(scrub.clean(name, 200))] = scrub.clean(strings.Join(v, ", "), 4<<10)
 	}
 	values := map[string]json.RawMessage{
 		"status": json.RawMessage(fmt.Sprint(resp.Status)), "headers": json.RawMessage("{}"), "body": json.RawMessage("null"),

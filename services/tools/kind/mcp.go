@@ -60,6 +60,9 @@ func (k *MCP) act(ctx context.Context, r tools.Request) (out tools.Outcome, brok
 	def := r.Tool.MCP
 	s, done, err := k.servers.session(ctx, r.Namespace, def.Server)
 	if err != nil {
+		if isOpen(err) {
+			return circuitOpen(err), false
+		}
 		u, _ := errors.AsType[*tools.Unready](err)
 		return mcpProblem(tools.NotSent, u.Code, "nothing was sent: %v", err), false
 	}
@@ -84,7 +87,7 @@ func (k *MCP) act(ctx context.Context, r tools.Request) (out tools.Outcome, brok
 		return mcpProblem(tools.Refused, codeToolChanged, "the tool %s of MCP server %s has changed since it was imported (it is %s, %s was applied); nothing was done. Import and apply again",
 			def.Tool, def.Server, now, def.Schema), false
 	}
-	out = s.call(ctx, r, scrub)
+	out = scrub.outcome(s.call(ctx, r, scrub))
 	out.Declared = declared
 	return out, false
 }
@@ -101,7 +104,7 @@ func isOpen(err error) bool {
 func circuitOpen(err error) tools.Outcome {
 	open, _ := errors.AsType[*egress.OpenError](err)
 	out := mcpProblem(tools.NotSent, codeCircuitOpen, "%v", open)
-	out.RetryAfter = open.Wait
+	out.RetryAfter, out.Unasked = open.Wait, true
 	return out
 }
 
@@ -164,7 +167,7 @@ const rejectedByTransport = -32005
 //	other HTTP 4xx but 408 and 409 refused
 //	everything else                nobody knows
 func (s *session) failure(ctx context.Context, err error, sent bool, status int, scrub scrubber) tools.Outcome {
-	text := scrub.text(clean(err.Error(), maxProblemBytes))
+	text := scrub.clean(err.Error(), maxProblemBytes)
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	answered := ok && e.Code != rejectedByTransport
 	refused := answered && slices.Contains(refusals, e.Code)
@@ -221,6 +224,9 @@ func (o *Offers) MCP(ctx context.Context, namespace, server string) (*spec.MCPSe
 	for _, t := range all {
 		offer := tools.Offer{
 			Name: clean(t.Name, 200), Description: t.Description, InputSchema: t.InputSchema, Denied: !s.def.Allows(t.Name), Hints: map[string]bool{},
+		}
+		if declared, err := spec.NewSchema(t.OutputSchema); err == nil { // as in digestNow
+			offer.OutputSchema = declared.JSON()
 		}
 		if offer.Digest, err = spec.SchemaDigest(t.Name, t.Description, t.InputSchema); err != nil {
 			offer.InputSchema = nil // no document can be made of it

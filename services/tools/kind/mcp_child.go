@@ -151,7 +151,7 @@ func logStderr(r *os.File, log *slog.Logger, scrub scrubber) {
 		line, more, err := b.ReadLine()
 		if len(line) > 0 {
 			if n++; n <= maxStderrLines {
-				log.Debug("mcp server says", "text", scrub.text(clean(string(line), maxStderrLine)))
+				log.Debug("mcp server says", "text", scrub.clean(string(line), maxStderrLine))
 			} else if n == maxStderrLines+1 {
 				log.Debug("mcp server says more, which is not logged")
 			}

@@ -81,7 +81,7 @@ func answerOf(raw json.RawMessage, scrub scrubber, limit int, keep *keeper) tool
 			out.Attachments = append(out.Attachments, b.attachment(scrub, keep))
 		}
 	}
-	text := scrub.text(clean(strings.Join(texts, "\n"), maxArtifactBytes))
+	text := scrub.clean(strings.Join(texts, "\n"), maxArtifactBytes)
 	if r.IsError {
 		if text == "" {
 			text = "the tool reported an error without a text"
@@ -135,7 +135,7 @@ func bounding(out *mcpResult, limit int) json.RawMessage {
 }
 
 func (b block) attachment(scrub scrubber, keep *keeper) attachment {
-	short := func(s string) string { return scrub.text(clean(s, 500)) }
+	short := func(s string) string { return scrub.clean(s, 500) }
 	a := attachment{Type: short(b.Type), MIMEType: short(b.MIMEType), URI: short(b.URI), Name: short(b.Name), Bytes: b.Size, Note: "not shown"}
 	encoded := b.Data
 	var data []byte

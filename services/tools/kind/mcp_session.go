@@ -77,7 +77,7 @@ func (m *MCPServers) connect(ctx context.Context, def *spec.MCPServer, log *slog
 		if open, ok := errors.AsType[*egress.OpenError](err); ok {
 			return nil, unready(codeCircuitOpen, open)
 		}
-		return nil, errors.New(s.scrub().text(clean(plainMCP(ctx, err).Error(), maxProblemBytes)))
+		return nil, errors.New(s.scrub().clean(plainMCP(ctx, err).Error(), maxProblemBytes))
 	}
 	go func() {
 		defer close(s.ended)

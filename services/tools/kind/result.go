@@ -46,7 +46,7 @@ type textResult struct {
 // it is ever taken for a call or a decision.
 func result(r egress.Response, scrub scrubber, limit int, k *keeper) json.RawMessage {
 	r = unzipped(r)
-	contentType := scrub.text(clean(r.Header.Get("Content-Type"), 200))
+	contentType := scrub.clean(r.Header.Get("Content-Type"), 200)
 	encoded := encoding(r) != ""
 	body := scrub.bytes(r.Body)
 	broken := r.Truncated || r.Broken != nil

@@ -7,6 +7,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/tools"
 )
 
 const redacted = "[redacted]"
@@ -23,8 +26,9 @@ func newScrubber(secrets map[string]string, more ...string) scrubber {
 			continue
 		}
 		quoted, _ := json.Marshal(v)
-		inJSON := string(quoted[1 : len(quoted)-1])
-		for _, form := range []string{v, inJSON, url.QueryEscape(v), url.PathEscape(v)} {
+		plain, _ := events.Marshal(v)
+		inJSON, inText := string(quoted[1:len(quoted)-1]), string(plain[1:len(plain)-1])
+		for _, form := range []string{v, inJSON, inText, strings.ReplaceAll(inText, "/", `\/`), url.QueryEscape(v), url.PathEscape(v)} {
 			if !slices.Contains(s.spellings, form) {
 				s.spellings = append(s.spellings, form)
 			}
@@ -56,6 +60,36 @@ func (s scrubber) text(t string) string {
 		return t
 	}
 	return string(s.bytes([]byte(t)))
+}
+
+// clean is clean for text of the other side: a secret goes before the text is
+// cut, so that no part of it stays.
+func (s scrubber) clean(t string, limit int) string { return clean(s.text(t), limit) }
+
+// outcome takes secrets out of what the model reads, also those that were escaped
+// in another way than programs do.
+func (s scrubber) outcome(o tools.Outcome) tools.Outcome {
+	o.Result, o.Whole = s.json(o.Result), s.json(o.Whole)
+	if o.Error != nil {
+		o.Error.Message = s.text(o.Error.Message)
+	}
+	return o
+}
+
+func (s scrubber) json(raw json.RawMessage) json.RawMessage {
+	if !s.any() || len(raw) == 0 {
+		return raw
+	}
+	raw = s.bytes(raw)
+	if !bytes.Contains(raw, []byte(`\u`)) {
+		return raw
+	}
+	if plain, err := events.Canonical(raw); err == nil {
+		if clean := s.bytes(plain); !bytes.Equal(clean, plain) {
+			return clean
+		}
+	}
+	return raw
 }
 
 // cut is bytes for a body that was cut off: the beginning of a secret at its

@@ -27,7 +27,7 @@ UPDATE tools.effects SET state = $4,
 	next_attempt_at = CASE WHEN $4 = 'intent' OR $6 = 'probe' THEN clock_timestamp() + $9::bigint * interval '1 millisecond' END,
 	wake_at = CASE WHEN $4 = 'intent' OR $6 = 'probe' THEN clock_timestamp() + $10::bigint * interval '1 millisecond' END,
 	probe_since = CASE WHEN $6 = 'probe' THEN clock_timestamp() END, probes = 0,
-	acted_at = CASE WHEN $11 THEN clock_timestamp() ELSE acted_at END,
+	acted_at = CASE WHEN $11 THEN clock_timestamp() ELSE acted_at END, attempts = attempts - $12::int,
 	updated_at = clock_timestamp()
 WHERE effect_id = $1 AND epoch = $2 AND attempt_id = $3
   AND (state = 'intent' OR (state = 'unknown' AND settled_by IS NULL AND $4 IN ('succeeded', 'failed')))`
@@ -36,6 +36,9 @@ const receiptSQL = `
 INSERT INTO tools.receipts (effect_id, attempt_id, epoch, worker, late, body)
 SELECT e.effect_id, $2, $3, $4, $5, $6::text::json FROM tools.effects e WHERE e.effect_id = $1
 ON CONFLICT (effect_id, attempt_id) DO NOTHING`
+
+// postponedSQL finds an attempt that asked nobody, and left no receipt.
+const postponedSQL = `SELECT count(*) FROM tools.effects WHERE effect_id = $1 AND epoch = $2 AND attempt_id IS NULL AND state = 'intent'`
 
 const recordedSQL = `SELECT count(*) FROM tools.receipts WHERE effect_id = $1 AND attempt_id = $2 AND NOT late`
 
@@ -56,6 +59,7 @@ UPDATE tools.calls c SET status = $4, epoch = c.claim_epoch, result = $5::text::
 	attempt_id = CASE WHEN $4 = 'open' THEN NULL ELSE c.attempt_id END,
 	worker = CASE WHEN $4 = 'open' THEN NULL ELSE c.worker END, answered_by = $7,
 	next_attempt_at = CASE WHEN $4 = 'open' THEN clock_timestamp() + $8::bigint * interval '1 millisecond' END,
+	attempts = c.attempts - $10::int,
 	wake_at = CASE WHEN $4 = 'open' THEN clock_timestamp() + $9::bigint * interval '1 millisecond' END,
 	updated_at = clock_timestamp()
 WHERE c.call_id = $1 AND c.claim_epoch = $2 AND c.attempt_id = $3 AND c.status = 'open'
@@ -91,17 +95,19 @@ func (s *Store) finishEffect(ctx context.Context, f tools.Finish) (answered []to
 			mine, answered, err = await(ctx, tx, f, *receipt)
 			return err
 		}
-		due := wake(con.Wait)
-		if con.InDoubt == tools.DoubtProbe { // no message waits for it
-			due = con.Wait.Milliseconds()
-		}
+		due := wake(con)
 		tag, err := tx.Exec(ctx, finishEffectSQL, f.EffectID, f.Epoch, f.ID, con.State, con.Doubted, null(con.InDoubt),
-			jsonText(f.Result), failure, con.Wait.Milliseconds(), due, f.Acted)
+			jsonText(f.Result), failure, con.Wait.Milliseconds(), due, f.Acted, unasked(con))
 		if err != nil {
 			return err
 		}
 		if mine = tag.RowsAffected() > 0; !mine {
 			var n int
+			if con.Unasked {
+				err := tx.QueryRow(ctx, postponedSQL, f.EffectID, f.Epoch).Scan(&n)
+				mine = n > 0
+				return err
+			}
 			if err := tx.QueryRow(ctx, recordedSQL, f.EffectID, f.ID).Scan(&n); err != nil {
 				return err
 			}
@@ -114,8 +120,10 @@ func (s *Store) finishEffect(ctx context.Context, f tools.Finish) (answered []to
 				return err
 			}
 		}
-		if _, err := tx.Exec(ctx, receiptSQL, f.EffectID, f.ID, f.Epoch, f.Worker, !mine, *receipt); err != nil || !mine {
-			return err
+		if !con.Unasked {
+			if _, err := tx.Exec(ctx, receiptSQL, f.EffectID, f.ID, f.Epoch, f.Worker, !mine, *receipt); err != nil || !mine {
+				return err
+			}
 		}
 		if con.State == tools.EffectIntent {
 			_, err := tx.Exec(ctx, releaseCallSQL, string(f.CallID), con.Doubted)
@@ -134,11 +142,21 @@ func (s *Store) finishEffect(ctx context.Context, f tools.Finish) (answered []to
 	return answered, mine, err
 }
 
-func wake(wait time.Duration) int64 {
-	if wait <= 5*time.Second {
-		wait += wakeSlack
+// wake is when a sweep takes the call, in milliseconds: at once when it is due,
+// unless a message comes back by itself.
+func wake(c tools.Conclusion) int64 {
+	if c.Wait <= 5*time.Second && c.InDoubt != tools.DoubtProbe && !c.Unasked {
+		return (c.Wait + wakeSlack).Milliseconds()
 	}
-	return wait.Milliseconds()
+	return c.Wait.Milliseconds()
+}
+
+// unasked is the number of attempts that do not count.
+func unasked(c tools.Conclusion) int {
+	if c.Unasked {
+		return 1
+	}
+	return 0
 }
 
 func (s *Store) finishRead(ctx context.Context, f tools.Finish) ([]tools.Call, bool, error) {
@@ -152,7 +170,7 @@ func (s *Store) finishRead(ctx context.Context, f tools.Finish) ([]tools.Call, b
 	}
 	record := func(q querier) ([]tools.Call, error) {
 		return calls(q.Query(ctx, finishReadSQL, string(f.CallID), f.Epoch, f.ID, status, jsonText(f.Result), failure,
-			f.Worker, f.Conclusion.Wait.Milliseconds(), wake(f.Conclusion.Wait)))
+			f.Worker, f.Conclusion.Wait.Milliseconds(), wake(f.Conclusion), unasked(f.Conclusion)))
 	}
 	var got []tools.Call
 	if len(f.Artifacts) == 0 {
