@@ -111,7 +111,7 @@ func Intake(ctx context.Context, c Config) (_ *Report, err error) {
 func measureDoor(ctx context.Context, c Config, pool *pgxpool.Pool, d *doorProcess, m meter, r *Report) error {
 	for _, senders := range c.Senders {
 		fmt.Fprintf(c.Progress, "webhooks, %d senders ...\n", senders)
-		if _, err := pool.Exec(ctx, "TRUNCATE trigger.deliveries, trigger.announcements, trigger.attempts"); err != nil {
+		if _, err := pool.Exec(ctx, "TRUNCATE trigger.announcements, trigger.deliveries, trigger.attempts"); err != nil {
 			return err
 		}
 		if _, err := flood(ctx, d.addr, senders, c.Duration/10); err != nil { // connections, plans, pages

@@ -44,10 +44,16 @@ func TestCaseC11_DamagedJournal(t *testing.T) {
 			other := r.start(events.KindAgent, "clerk", `{}`) // it takes the run's place in the worker's memory
 			r.reaches(other, events.StatusWaiting)
 			calls := sent.all()
-			for _, c := range calls {
-				r.finish(c, events.CallSucceeded, `{}`)
+			finish := func(run events.RunID) {
+				for _, c := range calls {
+					if c.RunID == run {
+						r.finish(c, events.CallSucceeded, `{}`)
+					}
+				}
 			}
+			finish(other)
 			r.reaches(other, events.StatusCompleted)
+			finish(id)
 			r.reaches(id, events.StatusAttention)
 			rows := r.journal(id)
 			last := rows[len(rows)-1]
