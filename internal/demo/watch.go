@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// alertWatch follows GET /v1/events and keeps the budget alerts. It connects
+// alertWatch follows GET /v1/events and keeps the alerts of the night's budget;
+// runs have ceilings and alerts of their own. It connects
 // again, from the last id it saw, whenever the stream ends.
 type alertWatch struct {
 	mu     sync.Mutex
@@ -104,9 +105,9 @@ func (w *alertWatch) take(name, data string) {
 		return
 	}
 	switch {
-	case e.Data.Pool != "":
+	case e.Data.Pool == poolName:
 		w.ids[e.Data.ID]++
-	case e.Pool != "":
+	case e.Pool == poolName:
 		w.ids[e.ID]++
 	}
 }
