@@ -28,14 +28,20 @@ func TestShow_ObeysNothing(t *testing.T) {
 func TestPages_EscapeEverythingAndNeedNoScript(t *testing.T) {
 	t.Parallel()
 	evil := `"><script>alert(1)</script><img src=x onerror=alert(1)>`
+	type question struct {
+		Text, To string
+		Choices  []string
+	}
 	type approval struct {
 		ID, Kind, RunID, Agent, Tool, Args, Summary string
+		Question                                    *question
 		CreatedAt, ExpiresAt                        time.Time
 	}
 	now := time.Date(2026, 3, 5, 2, 14, 0, 0, time.UTC)
 	data := map[string]any{
 		"Title": evil, "Namespace": evil, "Name": evil, "Role": evil, "Here": "approvals", "At": now, "More": true,
-		"Approvals": []approval{{evil, "action", evil, evil, evil, evil, evil, now, now}},
+		"Approvals": []approval{{evil, "action", evil, evil, evil, evil, evil, nil, now, now},
+			{evil, "question", evil, evil, evil, evil, evil, &question{evil, evil, []string{evil}}, now, now}},
 	}
 	var b bytes.Buffer
 	if err := Render(&b, "approvals", data); err != nil {

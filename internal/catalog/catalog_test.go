@@ -79,7 +79,7 @@ func TestCurrent_IsNeverOld(t *testing.T) {
 	if got, err := f.Current(ctx, "default", "budget", "night"); err != nil || got.Digest != two.Digest {
 		t.Errorf("after an apply it is %s, %v; want %s", got.Digest, err, two.Digest)
 	}
-	if b, err := f.Budget(ctx, "default", one.Digest); err != nil || b.Limit != 1 {
+	if b, err := f.Budget(ctx, "default", one.Digest); err != nil || b.Limit.Whole() != 1 {
 		t.Errorf("the version before is %+v, %v", b, err)
 	}
 }
