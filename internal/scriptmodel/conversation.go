@@ -22,10 +22,12 @@ type conversation struct {
 }
 
 // check compares a request with the conversation's earlier ones and, when it
-// keeps to them, remembers it.
-func (c *conversation) check(r Request) error {
+// keeps to them, remembers it. The first request may take over what elsewhere says
+// was given in another conversation: it goes on from there.
+func (c *conversation) check(r Request, elsewhere func(turn int, m Message) bool) error {
 	tools, system := digest(r.tools), digest(r.system)
-	if c.history == nil {
+	first := c.history == nil
+	if first {
 		c.tools, c.system = tools, system
 	}
 	switch {
@@ -44,6 +46,9 @@ func (c *conversation) check(r Request) error {
 			return fmt.Errorf("messages.%d: role is %q, but roles must alternate and begin with user", i+1, m.Role)
 		}
 		if m.Role == "assistant" {
+			if first && !c.wasGiven(turn, m) && elsewhere(turn, m) {
+				c.gave(turn, m.Blocks, "")
+			}
 			if !c.wasGiven(turn, m) {
 				return fmt.Errorf("messages.%d: this answer was never given in this conversation", i)
 			}

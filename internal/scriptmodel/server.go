@@ -292,7 +292,15 @@ func (s *Server) open(key, path string, r Request) (*Exchange, error) {
 		c = &conversation{}
 		s.conversations[key] = c
 	}
-	if err := c.check(r); err != nil {
+	elsewhere := func(turn int, m Message) bool {
+		for _, other := range s.conversations {
+			if other.wasGiven(turn, m) {
+				return true
+			}
+		}
+		return false
+	}
+	if err := c.check(r, elsewhere); err != nil {
 		return nil, err
 	}
 	e := &Exchange{ID: len(s.exchanges) + 1, Key: key, Turn: r.Turn(), Nth: 1, Arrived: time.Now(), Path: path, Request: r}

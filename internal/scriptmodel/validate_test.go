@@ -124,3 +124,29 @@ func TestResultsAreFrozen(t *testing.T) {
 		}
 	}
 }
+
+// A conversation may begin with the turns of another one, word for word, and with
+// nothing else.
+func TestConversation_GoesOnFromAnotherOne(t *testing.T) {
+	t.Parallel()
+	answer := Message{Role: "assistant", Blocks: []Block{{Type: "text", Text: "I look."}}}
+	old := &conversation{}
+	old.gave(0, answer.Blocks, "end_turn")
+	user := func(text string) Message {
+		return Message{Role: "user", Blocks: []Block{{Type: "text", Text: text}}}
+	}
+	r := Request{Messages: []Message{user("hello"), answer, user("go on")}}
+	if err := (&conversation{}).check(r, old.wasGiven); err != nil {
+		t.Errorf("the old turns are refused: %v", err)
+	}
+	if err := (&conversation{}).check(r, func(int, Message) bool { return false }); err == nil {
+		t.Error("an answer that nobody gave is taken over")
+	}
+	later := &conversation{}
+	if err := later.check(Request{Messages: []Message{user("hello")}}, old.wasGiven); err != nil {
+		t.Fatal(err)
+	}
+	if err := later.check(r, old.wasGiven); err == nil {
+		t.Error("a conversation that has begun takes over another one's answer")
+	}
+}

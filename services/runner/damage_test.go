@@ -43,6 +43,7 @@ func TestCaseC11_DamagedJournal(t *testing.T) {
 			r.exec(damage, string(id))
 			other := r.start(events.KindAgent, "clerk", `{}`) // it takes the run's place in the worker's memory
 			r.reaches(other, events.StatusWaiting)
+			r.eventually("both calls to be sent", func() bool { return len(sent.all()) == 2 }, func() string { return r.journalText(other) })
 			calls := sent.all()
 			finish := func(run events.RunID) {
 				for _, c := range calls {
@@ -108,6 +109,7 @@ func TestVersions_AnOlderRunnerLeavesNewerRuns(t *testing.T) {
 	for _, id := range young { // what a commit of the newer release does
 		r.exec(`UPDATE runner.runs SET min_reader = 2 WHERE run_id = $1`, string(id))
 	}
+	r.eventually("all calls to be sent", func() bool { return len(sent.all()) == 8 }, func() string { return r.journalText(young[0]) })
 	for _, c := range sent.all() {
 		r.finish(c, events.CallSucceeded, `{}`)
 	}

@@ -20,7 +20,7 @@ type discreet struct {
 func (d discreet) Answer(ctx context.Context, r runner.Request) (runner.Answer, error) {
 	out, err := d.Model.Answer(ctx, r)
 	key, kerr := r.Model.APIKey.Resolve(d.env.LookupEnv, d.env.ReadFile)
-	if kerr != nil || key == "" {
+	if kerr != nil || len(key) < shortestKey {
 		return out, err
 	}
 	out.RequestID = without(out.RequestID, key)
@@ -42,6 +42,10 @@ func (d discreet) Answer(ctx context.Context, r runner.Request) (runner.Answer, 
 }
 
 const redacted = "[redacted]"
+
+// shortestKey is how long what is taken for a secret is at least. Servers that
+// check no key are given "none" or "ollama", and answers have such words.
+const shortestKey = 16
 
 // without takes a secret out of text, its beginning at a place where the text was
 // cut off included.
