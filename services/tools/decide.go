@@ -136,26 +136,37 @@ func decideEffect(s State, p Plan, c events.CallTool, self string, own func(stri
 	if e == nil {
 		return Decision{Do: DoBegin}
 	}
-	if a, ok := closed(*e, p.Key); !ok {
-		return Decision{Do: DoAnswer, Answer: a}
+	if d, ok := fromLedger(s, p, c, mine); ok {
+		return d
 	}
-	if e.ArgsDigest != c.ArgsDigest {
-		return Decision{Do: DoAnswer, Answer: Answer{Status: events.CallMismatch, Error: problem(CodeMismatch,
-			"key %q was used with other arguments (effect %s is %s); nothing was done", p.Key, e.ID, e.State)}}
-	}
-	switch e.State {
-	case EffectSucceeded:
-		return Decision{Do: DoAnswer, Answer: Answer{Status: events.CallSucceeded, Result: e.Result, Epoch: e.Claim.Epoch, EffectID: e.ID, Replayed: true}}
-	case EffectUnknown:
-		if e.Probing() {
-			return decideProbe(s, mine)
-		}
-		return Decision{Do: DoAnswer, Answer: Answer{Status: events.CallUnknown, Error: e.Error, InDoubt: e.InDoubt, Epoch: e.Claim.Epoch, EffectID: e.ID, Replayed: !mine}}
-	case EffectFailed:
+	if e.State == EffectFailed {
 		// It surely did not happen, so the key is free for a new epoch.
 		return Decision{Do: DoBegin, From: Claim{Epoch: e.Claim.Epoch, AttemptID: e.Claim.AttemptID}}
 	}
 	return decideIntent(s, p, mine, self, own)
+}
+
+// fromLedger answers a call from the outcome that its key has; ok is false when it
+// has none, or surely did not happen.
+func fromLedger(s State, p Plan, c events.CallTool, mine bool) (d Decision, ok bool) {
+	e := s.Effect
+	if a, ok := closed(*e, p.Key); !ok {
+		return Decision{Do: DoAnswer, Answer: a}, true
+	}
+	if e.ArgsDigest != c.ArgsDigest {
+		return Decision{Do: DoAnswer, Answer: Answer{Status: events.CallMismatch, Error: problem(CodeMismatch,
+			"key %q was used with other arguments (effect %s is %s); nothing was done", p.Key, e.ID, e.State)}}, true
+	}
+	switch e.State {
+	case EffectSucceeded:
+		return Decision{Do: DoAnswer, Answer: Answer{Status: events.CallSucceeded, Result: e.Result, Epoch: e.Claim.Epoch, EffectID: e.ID, Replayed: true}}, true
+	case EffectUnknown:
+		if e.Probing() {
+			return decideProbe(s, mine), true
+		}
+		return Decision{Do: DoAnswer, Answer: Answer{Status: events.CallUnknown, Error: e.Error, InDoubt: e.InDoubt, Epoch: e.Claim.Epoch, EffectID: e.ID, Replayed: !mine}}, true
+	}
+	return Decision{}, false
 }
 
 // decideIntent handles an effect that somebody acts on, acted on, or waits to
