@@ -238,15 +238,25 @@ type Paused struct {
 	By     string `json:"by"` // "operator", "budget"
 	Reason string `json:"reason,omitempty"`
 	Pool   string `json:"pool,omitempty"`
+	// Until is when the next window of Pool begins: the run goes on then by itself.
+	Until *time.Time `json:"until,omitempty"`
 	// Principal is who asked, for an operator's pause or resume.
 	Principal string `json:"principal,omitempty"`
 	CommandID string `json:"command_id,omitempty"`
 }
 
+// Reader is the oldest reader that knows what the row waits for.
+func (p Paused) Reader() int {
+	if p.Until != nil {
+		return 3
+	}
+	return 0
+}
+
 // Resumed ends a pause. Release holds the calls of an answer that came during
 // the pause, each with the route it takes now.
 type Resumed struct {
-	By        string      `json:"by"` // "operator", "budget"
+	By        string      `json:"by"` // "operator", "budget", "window"
 	Principal string      `json:"principal,omitempty"`
 	CommandID string      `json:"command_id,omitempty"`
 	Release   []AskedCall `json:"release,omitempty"`

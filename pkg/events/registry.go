@@ -49,7 +49,7 @@ type FactKind struct {
 // min_reader rises with the rows that are written to it; a release whose Reader
 // is lower leaves the run to a newer one. A release reads a form before the next
 // one writes it.
-const Reader = 2
+const Reader = 3
 
 // ReaderOf is the oldest reader that understands a row of the kind, and one more
 // than Reader for a kind that this release does not know.

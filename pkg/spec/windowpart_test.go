@@ -69,3 +69,33 @@ func TestBudget_BadParts(t *testing.T) {
 		}
 	}
 }
+
+// The next window begins when the one of a moment is over, and has another name.
+func TestBudget_Next(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{limit: 1, window: {timeZone: America/New_York, startHour: 18}}`,
+		`{limit: 1, window: {timeZone: America/New_York, startHour: 2}}`,
+		`{window: {timeZone: America/New_York, parts: [{name: night, startHour: 18, limit: 20}, {name: day, startHour: 8, limit: 5}]}}`,
+		`{window: {timeZone: America/New_York, parts: [{name: a, startHour: 1, limit: 1}, {name: b, startHour: 2, limit: 1}, {name: c, startHour: 3, limit: 1}]}}`,
+	} {
+		b, err := budgetOf(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, day := range []time.Time{time.Date(2026, 3, 7, 0, 0, 0, 0, time.UTC), time.Date(2026, 10, 31, 0, 0, 0, 0, time.UTC), time.Date(2026, 12, 31, 0, 0, 0, 0, time.UTC)} {
+			for at := day; at.Before(day.Add(72 * time.Hour)); at = at.Add(17 * time.Minute) {
+				next := b.Next(at)
+				start, name := b.Start(next)
+				_, now := b.Start(at)
+				_, before := b.Start(next.Add(-time.Second))
+				if !start.Equal(next) || name == now || before != now || !next.After(at) {
+					t.Fatalf("%s at %s (%s): the next begins at %s (%s, from %s; a second before %s)", text, at, now, next, name, start, before)
+				}
+			}
+		}
+	}
+	if b, err := budgetOf(t, `{limit: 1}`); err != nil || !b.Next(time.Now()).IsZero() {
+		t.Errorf("a budget for ever has a next window (%v)", err)
+	}
+}

@@ -126,7 +126,7 @@ func DecideRefused(s *State, r Reserved, by Claimed, now time.Time) (Decision, e
 	if r.Fail {
 		err = d.add(events.FactFailed, events.Ending{Error: &events.Problem{Code: "budget", Message: r.Reason}}, false)
 	} else {
-		err = d.add(events.FactPaused, events.Paused{By: pausedByBudget, Pool: "pool:" + r.Refused, Reason: r.Reason + "; raise it to go on"}, false)
+		err = d.add(events.FactPaused, r.paused(), false)
 	}
 	return Decision{Facts: d.facts, State: d.state}, err
 }

@@ -36,6 +36,9 @@ type decision struct {
 
 func (d *decision) add(kind string, body any, inbound bool) error {
 	f := Fact{Seq: d.state.Seq + 1, Kind: kind, Cause: d.cause, Inbound: inbound, Worker: d.worker, At: d.now, Data: mustJSON(body)}
+	if r, ok := body.(interface{ Reader() int }); ok {
+		f.Reader = r.Reader()
+	}
 	if err := d.state.Apply(f); err != nil {
 		return err
 	}
@@ -188,8 +191,12 @@ func (d *decision) timer(t events.TimerFired) error {
 	if d.state.sleeping(t.Timer) != nil {
 		t.Woke = d.now.UTC().Truncate(time.Microsecond)
 	}
+	windowOpens := d.state.waitsForWindow() && t.Timer == windowTimer(d.state.PauseSeq)
 	if err := d.add(events.FactTimerFired, t, true); err != nil {
 		return err
+	}
+	if windowOpens {
+		return d.add(events.FactResumed, events.Resumed{By: resumedByWindow, Release: d.state.heldCalls(d.now)}, false)
 	}
 	if d.state.Cancel != nil && d.state.CancelSeq == 0 && d.state.End == "" {
 		return d.add(events.FactCancelled, events.Ending{By: d.state.Cancel.Principal,

@@ -111,6 +111,9 @@ func (s *State) Timers(cancelledAt time.Time) []Timer {
 	if t, ok := s.wallTimer(); ok {
 		out = append(out, t)
 	}
+	if s.waitsForWindow() {
+		out = append(out, Timer{Name: windowTimer(s.PauseSeq), Due: *s.Pause.Until})
+	}
 	for _, c := range s.waits() {
 		out = append(out, Timer{Name: waitTimer(c), Due: c.Wait.Until})
 	}

@@ -25,6 +25,7 @@ type Fact struct {
 	Worker  string
 	At      time.Time // by the database clock; zero until committed
 	Data    json.RawMessage
+	Reader  int // the oldest that understands the body; zero: its kind says
 }
 
 // State is a run folded from its journal. Fold never decides: the same rows
@@ -67,6 +68,7 @@ type State struct {
 	Retry     *Retry         // a failed model call that waits for its timer
 	Failures  int            // failed model attempts in a row
 	Pause     *events.Paused // why it stands still
+	PauseSeq  int64          // row that made it stand still last
 	Cancel    *events.Cancelling
 	CancelSeq int64
 	Attention *events.Problem
@@ -218,7 +220,7 @@ func (s *State) apply(f Fact) error {
 			return s.alarm(t)
 		})
 	case events.FactPaused:
-		return decodeInto(f, func(p events.Paused) error { s.Pause = &p; return nil })
+		return decodeInto(f, func(p events.Paused) error { s.Pause, s.PauseSeq = &p, f.Seq; return nil })
 	case events.FactResumed:
 		return decodeInto(f, func(r events.Resumed) error {
 			s.Pause, s.Attention, s.Failures = nil, nil, 0

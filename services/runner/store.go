@@ -158,6 +158,8 @@ type Reserved struct {
 	Reason  string
 	Window  string // of the pool
 	Amount  int64  // that found no room
+	// Until is when the pool's next window begins; zero without one.
+	Until time.Time
 }
 
 // Settlement replaces a reservation by what the call really used.

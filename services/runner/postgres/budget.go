@@ -87,8 +87,8 @@ func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reser
 			if err := tx.QueryRow(ctx, poolNow, r.Namespace, p.Name, window).Scan(&ceiling, &used, &reserved); err != nil {
 				return err
 			}
-			refused = refusal{window: window, unit: p.Unit(), ceiling: ceiling, used: used + reserved, alerts: slices.Contains(p.Budget.AlertAt, int64(100))}
-			out = runner.Reserved{Refused: p.Name, Full: used+amount > ceiling, Fail: p.Budget.OnExceeded == spec.OnExceededFail, Window: window, Amount: amount,
+			refused = refusal{pool: p, at: now, unit: p.Unit(), ceiling: ceiling, used: used + reserved, alerts: slices.Contains(p.Budget.AlertAt, int64(100))}
+			out = runner.Reserved{Refused: p.Name, Full: used+amount > ceiling, Fail: p.Budget.OnExceeded == spec.OnExceededFail, Window: window, Until: p.Budget.Next(now), Amount: amount,
 				Reason: fmt.Sprintf("pool %s: %d of %d %s used, %d reserved, the next call may need %d", p.Name, used, ceiling, p.Unit(), reserved, amount)}
 			return errRefused
 		}
@@ -99,10 +99,8 @@ func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reser
 		return err
 	})
 	if errors.Is(err, errRefused) {
-		if out.Full && refused.alerts {
-			if _, err := s.pool.Exec(ctx, insertRefusal, r.Namespace, out.Refused, refused.window, refused.ceiling, refused.used, refused.unit); err != nil {
-				return runner.Reserved{}, fmt.Errorf("alert of pool %s: %w", out.Refused, err)
-			}
+		if err := s.keepRefusal(ctx, r.Namespace, out, refused); err != nil {
+			return runner.Reserved{}, fmt.Errorf("refusal of pool %s: %w", out.Refused, err)
 		}
 		return out, nil
 	}
@@ -116,9 +114,23 @@ var errRefused = errors.New("refused")
 
 // refusal is the pool as it was when it had no room.
 type refusal struct {
-	window, unit  string
+	pool          runner.Pool
+	at            time.Time
+	unit          string
 	ceiling, used int64
 	alerts        bool
+}
+
+// keepRefusal keeps what the refused booking took back with it: the limit of the
+// definition that it was judged by, and the alert.
+func (s *Store) keepRefusal(ctx context.Context, namespace string, out runner.Reserved, r refusal) error {
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := ensure(ctx, tx, namespace, out.Window, r.pool, r.at); err != nil || !out.Full || !r.alerts {
+			return err
+		}
+		_, err := tx.Exec(ctx, insertRefusal, namespace, out.Refused, out.Window, r.ceiling, r.used, r.unit)
+		return err
+	})
 }
 
 // The hundredth percent is passed by the call that is refused: the pool never

@@ -244,7 +244,7 @@ func conflict(id events.RunID, err error) error {
 func readerOf(facts []runner.Fact) int {
 	reader := 1
 	for _, f := range facts {
-		reader = max(reader, events.ReaderOf(f.Kind))
+		reader = max(reader, events.ReaderOf(f.Kind), f.Reader)
 	}
 	return reader
 }
