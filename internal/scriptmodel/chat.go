@@ -120,14 +120,18 @@ func chatTurn(r *Request, i int, raw json.RawMessage) error {
 		}
 		r.System, r.system = content, m.Content
 	case "user":
-		r.Messages = append(r.Messages, Message{Role: "user", Blocks: []Block{{Type: "text", Text: content}}, Raw: raw})
+		b := Block{Type: "text", Text: content}
+		if last := len(r.Messages) - 1; last >= 0 && endsWithResult(r.Messages[last]) {
+			r.Messages[last].Blocks = append(r.Messages[last].Blocks, b)
+			return nil
+		}
+		r.Messages = append(r.Messages, Message{Role: "user", Blocks: []Block{b}, Raw: raw})
 	case "tool":
 		if m.ToolCallID == "" {
 			return errors.New("tool_call_id is required")
 		}
 		b := Block{Type: "tool_result", ToolUseID: m.ToolCallID, Content: m.Content}
-		last := len(r.Messages) - 1
-		if last >= 0 && r.Messages[last].Role == "user" && len(r.Messages[last].Blocks) > 0 && r.Messages[last].Blocks[0].Type == "tool_result" {
+		if last := len(r.Messages) - 1; last >= 0 && endsWithResult(r.Messages[last]) {
 			r.Messages[last].Blocks = append(r.Messages[last].Blocks, b)
 			return nil
 		}

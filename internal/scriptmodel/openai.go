@@ -76,6 +76,11 @@ func functionTool(name, description string, parameters json.RawMessage) Tool {
 	return Tool{Name: name, Description: description, InputSchema: parameters}
 }
 
+// endsWithResult reports whether what a user says next stands in the same turn.
+func endsWithResult(m Message) bool {
+	return len(m.Blocks) > 0 && m.Blocks[len(m.Blocks)-1].Type == "tool_result"
+}
+
 // validateTurns holds what both APIs demand of a history of blocks: a user
 // begins, each call has one result at once and in order, nothing is empty.
 func validateTurns(r Request) error {

@@ -91,7 +91,8 @@ type responsesInput struct {
 }
 
 // responsesItem adds an item to the history. Items of one answer make one
-// message of blocks, and so do the results of its calls.
+// message of blocks, and so do the results of its calls with what a user says
+// behind them.
 func responsesItem(r *Request, raw json.RawMessage) error {
 	var it responsesInput
 	if err := json.Unmarshal(raw, &it); err != nil {
@@ -99,7 +100,7 @@ func responsesItem(r *Request, raw json.RawMessage) error {
 	}
 	add := func(role string, b Block) {
 		last := len(r.Messages) - 1
-		if last >= 0 && r.Messages[last].Role == role && (role == "assistant" || r.Messages[last].Blocks[0].Type == "tool_result" && b.Type == "tool_result") {
+		if last >= 0 && r.Messages[last].Role == role && (role == "assistant" || endsWithResult(r.Messages[last])) {
 			r.Messages[last].Blocks = append(r.Messages[last].Blocks, b)
 			return
 		}

@@ -38,6 +38,7 @@ const (
 	FactCancelled       = "run_cancelled"
 	FactExpired         = "run_expired"
 	FactLateResult      = "late_result"
+	FactOutputRejected  = "output_rejected"
 	FactForked          = "run_forked" // body: Forked
 	// FactCallback comes after the end, at most once, and leaves the end as it
 	// is. Body: ToolCompleted.

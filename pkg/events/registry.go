@@ -85,6 +85,7 @@ func Facts() []FactKind {
 		{Kind: FactTurnAwaited, Doc: "The next model call waits for its turn under the limits of its model.", New: body[TurnAwaited], Reader: 2},
 		{Kind: FactChildStarted, Doc: "A call starts a child run.", New: body[ChildStarted]},
 		{Kind: FactQuestionAsked, Doc: "A call asks a person, whose answer is its result.", New: body[QuestionAsked]},
+		{Kind: FactOutputRejected, Doc: "A final answer is not what the agent's output has to be; the model corrects it, or the run fails.", New: body[OutputRejected], Reader: 3},
 		{Kind: FactCancelRequested, Doc: "Somebody cancelled the run; what had not begun is taken back.", New: body[Cancelling]},
 		{Kind: FactPaused, Doc: "The run stands still: an operator or a budget holds it.", New: body[Paused]},
 		{Kind: FactResumed, Doc: "The pause is over.", New: body[Resumed]},

@@ -20,7 +20,9 @@ type Agent struct {
 	// Prompt makes the first user message from ${input...}; see FirstMessage.
 	Prompt *Template `json:"prompt,omitempty"`
 	Input  *Schema   `json:"input,omitempty"`
-	Tools  []string  `json:"tools,omitempty"` // names of Tools, in the order the model sees them
+	// Output, when set, makes the final answer a JSON value; nil: it is text.
+	Output *AgentOutput `json:"output,omitempty"`
+	Tools  []string     `json:"tools,omitempty"` // names of Tools, in the order the model sees them
 	// MaxTokens bounds one answer; zero means the model's own.
 	MaxTokens int64       `json:"maxTokens,omitempty"`
 	Budget    AgentBudget `json:"budget"`
@@ -49,6 +51,7 @@ func (a *Agent) fill() {
 	if a.Budget.ModelCalls == 0 {
 		a.Budget.ModelCalls = DefaultModelCalls
 	}
+	a.Output.fill()
 }
 
 func (a *Agent) check(d *decoder, s spot) {
@@ -68,6 +71,7 @@ func (a *Agent) check(d *decoder, s spot) {
 	}
 	d.nameList(s.at("tools"), a.Tools, 100)
 	a.Callback.check(d, s.at("callback"))
+	a.Output.check(d, s.at("output"))
 	d.nameList(s.at("budget", "pools"), a.Budget.Pools, 10)
 	d.between(s.at("maxTokens"), a.MaxTokens, 0, 1_000_000)
 	d.between(s.at("budget", "toolCalls"), a.Budget.ToolCalls, 0, 1_000_000)

@@ -138,6 +138,9 @@ func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, begun
 	default:
 		return refuse("not_made", "the answer ended with %.80q, so this call was not made", a.StopReason)
 	}
+	if s.Repairing {
+		return refuse(codeOutput, "only the final answer can be corrected now; nothing was called")
+	}
 	tool, ok := plan.Tools[call.Tool]
 	if !ok {
 		return refuse("unknown_tool", "there is no tool %q; the tools are: %s", asked.Tool, strings.Join(s.toolNames(), ", "))
@@ -249,6 +252,10 @@ func (d *decision) advanceAgent(plan *Plan) (more bool, err error) {
 	if stopped, err := d.checkWallTime(plan); stopped || err != nil {
 		return false, err
 	}
+	output, judged, err := d.judgeOutput(plan)
+	if judged || err != nil {
+		return s.End == "", err
+	}
 	if s.OwesModelCall() {
 		if stuck := s.stuck(); stuck != nil {
 			return false, fail(stuck)
@@ -264,7 +271,10 @@ func (d *decision) advanceAgent(plan *Plan) (more bool, err error) {
 	}
 	switch last.StopReason {
 	case StopEnd, StopSequence, StopTools:
-		return false, d.add(events.FactCompleted, events.Ending{Output: mustJSON(last.Text)}, false)
+		if output == nil {
+			output = mustJSON(last.Text)
+		}
+		return false, d.add(events.FactCompleted, events.Ending{Output: output}, false)
 	}
 	return false, d.add(events.FactAttention, events.Ending{Error: &events.Problem{Code: "stop_reason",
 		Message: fmt.Sprintf("the model stopped for a reason this release does not know: %.80q", last.StopReason)}}, false)

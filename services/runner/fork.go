@@ -65,6 +65,7 @@ func (s *State) forked(f events.Forked) error {
 			s.DoneCalls.put(id, &c)
 		}
 	}
+	s.Repairing = s.Repairing && f.Edits.None()
 	if f.Edits.Message != "" {
 		s.heard(f.Edits.Message)
 	}

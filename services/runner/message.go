@@ -11,8 +11,10 @@ type Message struct {
 	Turns int
 }
 
-// heard keeps a message until a request takes it along.
+// heard keeps a message until a request takes it along. Whatever it says, there
+// is more to do than to correct an answer.
 func (s *State) heard(text string) {
+	s.Repairing = false
 	s.Messages = append(s.Messages[:len(s.Messages):len(s.Messages)], Message{Text: text})
 }
 

@@ -158,6 +158,15 @@ func (s *Service) request(st *State, plan *Plan, c claimed) (Request, error) {
 	return NextRequest(st, plan, c.Epoch)
 }
 
+// system is the system prompt: frozen for the run, but for a fork's edit.
+func (s *State) system(plan *Plan) string {
+	text := cmp.Or(s.System, plan.Agent.Instructions)
+	if o := plan.Agent.Output; o != nil {
+		text += "\n\n" + o.Rule()
+	}
+	return text
+}
+
 // NextRequest is the model call that a run owes, built from its journal alone.
 func NextRequest(st *State, plan *Plan, epoch int64) (Request, error) {
 	first, err := st.firstMessage(plan)
@@ -169,7 +178,7 @@ func NextRequest(st *State, plan *Plan, epoch int64) (Request, error) {
 		return Request{}, err
 	}
 	model := plan.answering(st).Model
-	r := Request{RunID: st.RunID, Seq: st.Seq, Epoch: epoch, Model: model, System: cmp.Or(st.System, plan.Agent.Instructions), Entries: entries, Messages: st.readable(), MaxTokens: maxTokens(plan, model)}
+	r := Request{RunID: st.RunID, Seq: st.Seq, Epoch: epoch, Model: model, System: st.system(plan), Entries: entries, Messages: st.readable(), MaxTokens: maxTokens(plan, model)}
 	for _, ref := range st.Started.Tools {
 		r.Tools = append(r.Tools, NamedTool{Name: ref.Name, Tool: plan.Tools[ref.Name]})
 	}

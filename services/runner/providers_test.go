@@ -139,6 +139,7 @@ func (l *loop) step(ctx context.Context) {
 		return // the worker died with the answer in its hand
 	}
 	if err == nil {
+		answer.Messages = r.Messages
 		l.took(runner.DecideAnswer(l.state, l.plan, answer, by, l.now))
 		return
 	}

@@ -63,6 +63,10 @@ type State struct {
 	PlanItems  []events.PlanItem
 	NamedFacts map[string]json.RawMessage // canonical; like PlanItems never written, only replaced
 
+	Judged    int64 // row of the newest answer that was not accepted as the run's output
+	Repairs   int   // how many corrections of one were asked for
+	Repairing bool  // the model corrects its final answer, and calls nothing
+
 	Overtime int64 // wall time, in milliseconds, whose end the journal knows
 
 	Retry     *Retry         // a failed model call that waits for its timer
@@ -254,6 +258,8 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, func(b events.QuestionAsked) error { return s.questionAsked(f.Seq, b) })
 	case events.FactForked:
 		return decodeInto(f, s.forked)
+	case events.FactOutputRejected:
+		return decodeInto(f, func(b events.OutputRejected) error { s.outputRejected(b); return nil })
 	case events.FactLateResult:
 		return nil
 	}
