@@ -35,10 +35,12 @@ type Slots interface {
 type Consumption struct {
 	// Stream and Durable name a consumer that Provision has set up.
 	Stream, Durable string
-	// Workers is how many handlers run at once when Slots is nil; zero means 1.
+	// Workers is how many handlers run at once when Slots and Lane are nil; zero means 1.
 	Workers int
 	// Slots, when set, is asked for each handler. A waiting pull holds no slot.
 	Slots Slots
+	// Lane, when set, shares slots with other consumptions in turn.
+	Lane Lane
 	// Handle is required.
 	Handle Handler
 	// Hold reports whether the process may still claim what it holds; while it
@@ -112,7 +114,7 @@ func (b *Bus) Consume(ctx context.Context, c Consumption) (*Consumer, error) {
 	}
 	k.puller = puller{consumer: k}
 	k.puller.verified.Store(-1)
-	if c.Slots == nil {
+	if c.Slots == nil && c.Lane == nil {
 		k.tokens = make(chan struct{}, max(c.Workers, 1))
 		for range cap(k.tokens) {
 			k.tokens <- struct{}{}

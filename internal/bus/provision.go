@@ -146,9 +146,11 @@ func durables(pools []string) []durable {
 	ds := []durable{
 		{events.StreamIn, events.ConsumerTrigger, []string{"hf.in.*"}},
 		{events.StreamRuns, events.ConsumerRunner, facts},
-		{events.StreamRuns, events.ConsumerRunnerStep, []string{"hf.run.*." + events.RunStep}},
 		{events.StreamTools, events.ConsumerToolCtl, []string{"hf.toolctl.*"}},
 		{events.StreamApprovals, events.ConsumerApprovals, []string{"hf.approval.*.*"}},
+	}
+	for _, what := range events.StepKinds() {
+		ds = append(ds, durable{events.StreamRuns, events.StepConsumer(what), []string{"hf.run.*." + what}})
 	}
 	for _, p := range pools {
 		ds = append(ds, durable{events.StreamTools, events.ToolConsumer(p), []string{"hf.tool." + p + ".*"}})

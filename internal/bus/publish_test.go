@@ -150,7 +150,9 @@ func TestProvision_EverySubjectHasItsConsumer(t *testing.T) {
 	for _, what := range events.FastRunKinds {
 		check(events.RunSubject(run, what), events.StreamRuns, events.ConsumerRunner)
 	}
-	check(events.RunSubject(run, events.RunStep), events.StreamRuns, events.ConsumerRunnerStep)
+	for _, what := range []string{events.RunStep, events.RunStepLane(events.PriorityInteractive, 0), events.RunStepLane(events.PriorityBatch, 7)} {
+		check(events.RunSubject(run, what), events.StreamRuns, events.StepConsumer(what))
+	}
 	check(events.ToolSubject("default", call), events.StreamTools, events.ToolConsumer("default"))
 	check(events.ToolControlSubject(call), events.StreamTools, events.ConsumerToolCtl)
 	check(events.ApprovalSubject(approval, events.ApprovalAsk), events.StreamApprovals, events.ConsumerApprovals)

@@ -55,9 +55,12 @@ func (k *Consumer) loop() {
 		}
 		err := p.ready(patience(failures))
 		if err == nil {
-			if k.c.Slots != nil {
+			switch {
+			case k.c.Lane != nil:
+				err = k.pullForLane()
+			case k.c.Slots != nil:
 				err = k.pullForSlots()
-			} else {
+			default:
 				err = k.pullForWorkers()
 			}
 		}

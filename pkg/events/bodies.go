@@ -52,6 +52,9 @@ type Parent struct {
 	// Depth is how many runs are above the child; absent of runs from before it
 	// was counted.
 	Depth int `json:"depth,omitempty"`
+	// Priority is PriorityBatch below a batch run; empty leaves it to the child's
+	// definition.
+	Priority string `json:"priority,omitempty"`
 	// Shared is the ceilings of flows above, which the child draws on.
 	Shared []SharedCeiling `json:"shared,omitempty"`
 }

@@ -102,7 +102,9 @@ type RunStarted struct {
 	Callback  *Callback         `json:"callback,omitempty"` // where its end is posted to
 	Origin    *Origin           `json:"origin,omitempty"`   // of a fork or a retry: whose rows follow
 	// WallTimeMs bounds how long the run may take, from AcceptedAt on.
-	WallTimeMs int64     `json:"wall_time_ms,omitempty"`
+	WallTimeMs int64 `json:"wall_time_ms,omitempty"`
+	// Priority is PriorityBatch, or empty for an interactive run.
+	Priority   string    `json:"priority,omitempty"`
 	AcceptedAt time.Time `json:"accepted_at"`
 }
 

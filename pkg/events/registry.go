@@ -16,7 +16,7 @@ func Types() []MessageType {
 	return []MessageType{
 		{TypeStartRequest, StreamIn, []string{"hf.in.<name>"}, "chosen by the sender; without it Nats-Msg-Id", "other programs", "trigger", body[StartRequest]},
 		{TypeStartRun, StreamRuns, []string{"hf.run.<run id>.start"}, "start:<run id>", "trigger, runner", "runner", body[StartRun]},
-		{TypeStepRun, StreamRuns, []string{"hf.run.<run id>.step"}, "step:<run id>:<seq>:<epoch>", "runner", "runner", body[StepRun]},
+		{TypeStepRun, StreamRuns, []string{"hf.run.<run id>.step", "hf.run.<run id>.step-<lane>"}, "step:<run id>:<seq>:<epoch>", "runner", "runner", body[StepRun]},
 		{TypeCallTool, StreamTools, []string{"hf.tool.<pool>.<call id>"}, "call:<call id>", "runner, tools", "tools", body[CallTool]},
 		{TypeControlTool, StreamTools, []string{"hf.toolctl.<call id>"}, "settle:<approval id> or revoke:<call id>", "runner", "tools", body[ControlTool]},
 		{TypeToolCompleted, StreamRuns, []string{"hf.run.<run id>.tool_completed"}, "tool:<call id>:<status>:<epoch>", "tools", "runner", body[ToolCompleted]},

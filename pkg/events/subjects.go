@@ -41,7 +41,7 @@ const (
 )
 
 // FastRunKinds lists every <what> of RUNS that the consumer "runner" takes;
-// RunStep belongs to "runner-step".
+// RunStep and its lanes belong to consumers of their own; see lanes.go.
 var FastRunKinds = []string{
 	RunStart, RunSignal, RunToolCompleted, RunApprovalDecided, RunChildCompleted,
 	RunTimerFired, RunCancel, RunPause, RunResume, RunRaiseBudget, RunFork,

@@ -27,6 +27,9 @@ type Agent struct {
 	MaxTokens int64       `json:"maxTokens,omitempty"`
 	Budget    AgentBudget `json:"budget"`
 	Callback  *Callback   `json:"callback,omitempty"` // nil: a start may name none
+	// Priority is one of events.Priorities, or empty: batch for runs of schedules,
+	// interactive for others.
+	Priority string `json:"priority,omitempty"`
 }
 
 // AgentBudget holds the ceilings of one run. Zero means no ceiling, but for
@@ -72,6 +75,7 @@ func (a *Agent) check(d *decoder, s spot) {
 	d.nameList(s.at("tools"), a.Tools, 100)
 	a.Callback.check(d, s.at("callback"))
 	a.Output.check(d, s.at("output"))
+	d.priority(s.at("priority"), a.Priority)
 	d.nameList(s.at("budget", "pools"), a.Budget.Pools, 10)
 	d.between(s.at("maxTokens"), a.MaxTokens, 0, 1_000_000)
 	d.between(s.at("budget", "toolCalls"), a.Budget.ToolCalls, 0, 1_000_000)

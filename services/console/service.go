@@ -155,7 +155,7 @@ func (s *Service) System(ctx context.Context, namespace string) (System, error) 
 		consumers = append(consumers, Lag{Stream: events.StreamTools, Durable: events.ToolConsumer(pool)})
 	}
 	for _, c := range consumers {
-		lag, err := s.streams.Lag(ctx, c.Stream, c.Durable)
+		lag, err := s.lag(ctx, c)
 		if err != nil {
 			out.NoLag = "the backlog of " + c.Durable + " could not be read"
 			s.log.WarnContext(ctx, "backlog not readable", "consumer", c.Durable, "err", err)
@@ -168,4 +168,23 @@ func (s *Service) System(ctx context.Context, namespace string) (System, error) 
 		out.Lags = append(out.Lags, lag)
 	}
 	return out, nil
+}
+
+// lag reads the backlog of one consumer; the lanes of steps count as one.
+func (s *Service) lag(ctx context.Context, c Lag) (sum Lag, err error) {
+	durables := []string{c.Durable}
+	if c.Durable == events.ConsumerRunnerStep {
+		durables = durables[:0]
+		for _, what := range events.StepKinds() {
+			durables = append(durables, events.StepConsumer(what))
+		}
+	}
+	for _, durable := range durables {
+		lag, err := s.streams.Lag(ctx, c.Stream, durable)
+		if err != nil {
+			return Lag{}, err
+		}
+		sum.Pending, sum.AckPending, sum.Redelivered = sum.Pending+lag.Pending, sum.AckPending+lag.AckPending, sum.Redelivered+lag.Redelivered
+	}
+	return sum, nil
 }

@@ -55,6 +55,9 @@ func (s *Service) nudgeOne(ctx context.Context, d DueNudge) error {
 	if !ok {
 		return nil // it moved on since
 	}
+	if m.Type == events.TypeStepRun {
+		m = s.inLane(ctx, m, l.State.Started.Ref.Name, l.State.Started.Priority)
+	}
 	if s.inQueue(ctx, m, d.Try) {
 		return nil
 	}
@@ -81,7 +84,7 @@ func (s *Service) inQueue(ctx context.Context, m events.Message, try int) bool {
 	case events.TypeAskApproval:
 		stream, durable = events.StreamApprovals, events.ConsumerApprovals
 	case events.TypeStepRun:
-		durable = events.ConsumerRunnerStep
+		durable = events.StepConsumer(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
 	}
 	waiting, err := s.lag.Pending(ctx, stream, durable)
 	return err == nil && waiting > 0

@@ -221,6 +221,7 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 	if err != nil {
 		return nil, err
 	}
+	in.Start.Body.Priority = priorityOf(plan, in.Start.Body)
 	if in.Start.Broken == nil && plan.Agent != nil {
 		if _, err := spec.FirstMessage(plan.Agent, in.Start.Body.Input); err != nil {
 			in.Start.Broken = &events.Problem{Code: "prompt", Message: err.Error()}
@@ -280,11 +281,11 @@ func (s *Service) commitAndSend(ctx context.Context, l Loaded, plan *Plan, c Com
 		return nil, s.handOver(ctx, next, err)
 	}
 	if owes && !took && !l.Claim.Held() {
-		return nil, s.bus.Publish(ctx, StepMessage(c.After.RunID, c.After.Namespace, c.After.Seq, l.Claim.Epoch))
+		return nil, s.askStep(ctx, c.After, l.Claim.Epoch)
 	}
 	if owes && l.Claim.Held() && resumes(c.Facts) {
 		// The claim is from before the pause; its message may be gone.
-		return nil, s.bus.Publish(ctx, StepMessage(c.After.RunID, c.After.Namespace, c.After.Seq, l.Claim.Epoch))
+		return nil, s.askStep(ctx, c.After, l.Claim.Epoch)
 	}
 	return next, nil
 }
@@ -390,7 +391,9 @@ func (s *Service) drive(ctx context.Context, l Loaded, plan *Plan, m events.Rece
 	return s.takeOver(ctx, l, plan, m)
 }
 
-func isStep(m events.Received) bool { return strings.HasSuffix(m.Subject, "."+events.RunStep) }
+func isStep(m events.Received) bool {
+	return events.IsStep(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
+}
 
 func ignore(err, what error) error {
 	if errors.Is(err, what) {
@@ -408,7 +411,7 @@ func (s *Service) working(id events.RunID, c Claim) bool {
 func (s *Service) claim(ctx context.Context, l Loaded, plan *Plan, m events.Received) (*claimed, error) {
 	st := l.State
 	if !s.haveSlot(m) {
-		return nil, s.bus.Publish(ctx, StepMessage(st.RunID, st.Namespace, st.Seq, l.Claim.Epoch))
+		return nil, s.askStep(ctx, st, l.Claim.Epoch)
 	}
 	reserved, err := s.reserve(ctx, st, plan, l.Claim.Epoch+1)
 	if err != nil {
@@ -467,7 +470,7 @@ func (s *Service) takeOver(ctx context.Context, l Loaded, plan *Plan, m events.R
 		}
 		return nil, s.park(ctx, l, plan, by, slot, attempts)
 	case !slot:
-		return nil, s.bus.Publish(ctx, StepMessage(st.RunID, st.Namespace, st.Seq, epoch))
+		return nil, s.askStep(ctx, st, epoch)
 	}
 	reserved, err := s.reserve(ctx, st, plan, epoch)
 	if err == nil && !reserved.OK {

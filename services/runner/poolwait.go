@@ -16,6 +16,8 @@ type PoolWait struct {
 	Epoch     int64
 	Place     int64 // in the queue of its pool
 	Wakes     int   // how often it was woken, this time included
+	Agent     string
+	Priority  string
 }
 
 const (
@@ -48,7 +50,7 @@ func (s *Service) wakeWaits(ctx context.Context) error {
 		return err
 	}
 	for _, w := range due {
-		m := StepMessage(w.RunID, w.Namespace, w.Seq, w.Epoch)
+		m := s.inLane(ctx, StepMessage(w.RunID, w.Namespace, w.Seq, w.Epoch), w.Agent, w.Priority)
 		m.MsgID = fmt.Sprintf("%s:w%d.%d", m.ID, w.Place, w.Wakes)
 		if err := s.bus.Publish(ctx, m); err != nil {
 			return err

@@ -105,6 +105,7 @@ type Service struct {
 
 	locks  runLocks
 	cache  *stateCache
+	lanes  laneCache
 	mu     sync.Mutex
 	active map[events.RunID]int64 // epoch of the model call that this process makes
 
@@ -134,7 +135,7 @@ func New(cfg Config, d Deps) *Service {
 	return &Service{
 		cfg: cfg, worker: d.Worker, store: d.Store, bus: d.Bus, heart: d.Heart, defs: d.Defs, model: d.Model, lag: d.Lag,
 		log:   d.Log.With("worker", d.Worker),
-		slots: NewSlots(cfg.ModelSlots), live: newLiveFeed(d.Live), cache: newStateCache(d.CachedRuns), active: map[events.RunID]int64{},
+		slots: NewSlots(cfg.ModelSlots, events.StepKinds()...), live: newLiveFeed(d.Live), cache: newStateCache(d.CachedRuns), active: map[events.RunID]int64{},
 		poolMoved: make(chan struct{}, 1),
 	}
 }

@@ -117,6 +117,7 @@ type Store interface {
 
 	Blobs
 	Turns
+	Laner
 	PastReader
 }
 

@@ -210,7 +210,7 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 	if len(plan.Pools) > 0 {
 		commit.Settle = &Settlement{Reservation: s.reservation(l.State, pools, r.Seq, c.Epoch, Amounts{}), Used: used}
 	}
-	again = d.State.OwesModelCall()
+	again = d.State.OwesModelCall() && s.keeps(ctx, d.State)
 	if again {
 		reserved, err := s.reserve(ctx, d.State, plan, c.Epoch)
 		if err != nil {
@@ -295,7 +295,7 @@ func (s *Service) sendAnswer(ctx context.Context, l Loaded, plan *Plan, c claime
 }
 
 func (s *Service) publishStep(ctx context.Context, st *State, epoch int64) error {
-	if err := s.bus.Publish(ctx, StepMessage(st.RunID, st.Namespace, st.Seq, epoch)); err != nil {
+	if err := s.askStep(ctx, st, epoch); err != nil {
 		return fmt.Errorf("%w: %w", errPublish, err)
 	}
 	return nil

@@ -1,5 +1,5 @@
 // Package inbox connects the runner to its stream: facts and commands on one
-// durable consumer, owed model calls on another.
+// durable consumer, owed model calls on one for each lane.
 package inbox
 
 import (
@@ -28,18 +28,19 @@ func New(b *bus.Bus, s *runner.Service, cfg runner.Config, store runner.Store, h
 	reject := func(ctx context.Context, m events.Received, code string, err error) error {
 		return store.Reject(ctx, m, code, err.Error())
 	}
-	return &Inbox{bus: b, work: []bus.Consumption{
-		{
-			// A fact whose commit took the claim goes on to make the call, so
-			// there is a handler for each slot on top of those for facts.
-			Stream: events.StreamRuns, Durable: events.ConsumerRunner, Workers: fastWorkers + cfg.ModelSlots,
-			Handle: s.Handle, Hold: hold, Take: hold, Reject: reject,
-		},
-		{
-			Stream: events.StreamRuns, Durable: events.ConsumerRunnerStep, Slots: s.Slots(),
-			Handle: s.HandleStep, Hold: hold, Take: hold, Reject: reject,
-		},
+	work := []bus.Consumption{{
+		// A fact whose commit took the claim goes on to make the call, so
+		// there is a handler for each slot on top of those for facts.
+		Stream: events.StreamRuns, Durable: events.ConsumerRunner, Workers: fastWorkers + cfg.ModelSlots,
+		Handle: s.Handle, Hold: hold, Take: hold, Reject: reject,
 	}}
+	for _, lane := range s.Slots().Lanes() {
+		work = append(work, bus.Consumption{
+			Stream: events.StreamRuns, Durable: events.StepConsumer(lane.What()), Lane: lane,
+			Handle: s.HandleStep, Hold: hold, Take: hold, Reject: reject,
+		})
+	}
+	return &Inbox{bus: b, work: work}
 }
 
 // Name implements lifecycle.Service.

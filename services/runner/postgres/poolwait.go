@@ -48,9 +48,9 @@ FROM (SELECT run_id FROM (
           FROM runner.pools p CROSS JOIN LATERAL (
               SELECT * FROM runner.pool_waits i
               WHERE i.namespace = p.namespace AND i.pool = p.pool AND i.window_start = p.window_start ORDER BY i.place LIMIT $1) f) q
-      WHERE spare >= 0 OR used + amount > ceiling OR passed OR head AND tried_at < clock_timestamp() - interval '30 s') due
-WHERE w.run_id = due.run_id AND (w.woken_at IS NULL OR w.woken_at < clock_timestamp() - interval '5 s')
-RETURNING w.run_id, w.namespace, w.seq, w.epoch, w.place, w.wakes`
+      WHERE spare >= 0 OR used + amount > ceiling OR passed OR head AND tried_at < clock_timestamp() - interval '30 s') due, runner.runs r
+WHERE w.run_id = due.run_id AND r.run_id = w.run_id AND (w.woken_at IS NULL OR w.woken_at < clock_timestamp() - interval '5 s')
+RETURNING w.run_id, w.namespace, w.seq, w.epoch, w.place, w.wakes, r.name, r.priority`
 
 // WakeWaits implements runner.Store.
 func (s *Store) WakeWaits(ctx context.Context, limit int) ([]runner.PoolWait, error) {

@@ -17,7 +17,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"claimFree": claimFree, "takeOver": takeOver, "releaseClaim": releaseClaim,
 		"ensurePool": ensurePool, "reserve": reserve, "poolNow": poolNow, "insertAlert": insertAlert, "insertRefusal": insertRefusal, "settleOne": settleOne,
 		"raisePool": raisePool, "pausedFor": pausedForPool, "dueAlerts": dueAlerts, "markAlerts": markAlerts,
-		"takeTurn": takeTurn, "settleTurn": settleTurn, "awaitPool": awaitPool, "leavePool": leavePool, "wakeWaits": wakeWaits,
+		"takeLane": takeLane, "takeTurn": takeTurn, "settleTurn": settleTurn, "awaitPool": awaitPool, "leavePool": leavePool, "wakeWaits": wakeWaits,
 		"takeTimers": takeTimers, "nextTimer": nextTimer, "takeNudges": takeNudges, "reject": reject,
 	}); err != nil {
 		t.Fatal(err)

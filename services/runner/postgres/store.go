@@ -4,6 +4,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,10 +143,10 @@ SELECT claim_epoch, at FROM run`
 const createRun = `
 WITH run AS (
     INSERT INTO runner.runs (run_id, namespace, kind, name, digest, status, seq, waiting, input, output, error, labels, trigger, principal,
-        parent_run_id, parent_item, paused_for, model_calls, tool_calls, tokens, claim_worker, claim_epoch, claim_cause, claim_at, accepted_at, ended_at, callback, min_reader, forked_from, forked_row, retried)
+        parent_run_id, parent_item, paused_for, model_calls, tool_calls, tokens, claim_worker, claim_epoch, claim_cause, claim_at, accepted_at, ended_at, callback, min_reader, forked_from, forked_row, retried, priority)
     VALUES ($1, $11, $18, $19, $20, $21, $2, $22, $23::json, $24::json, $25::json, $26::jsonb, $27::json, $28,
         $29, $30, $31, $32, $33, $34, $35, CASE WHEN $35::text IS NULL THEN 0 ELSE 1 END, CASE WHEN $35::text IS NOT NULL THEN $3::text END,
-        CASE WHEN $35::text IS NOT NULL THEN clock_timestamp() END, $36, CASE WHEN $37::boolean THEN clock_timestamp() END, $38, $39, $40, $41, $42)
+        CASE WHEN $35::text IS NOT NULL THEN clock_timestamp() END, $36, CASE WHEN $37::boolean THEN clock_timestamp() END, $38, $39, $40, $41, $42, $43)
     ON CONFLICT (run_id) DO NOTHING
     RETURNING run_id, claim_epoch, created_at AS at)` + commitTail
 
@@ -188,6 +189,7 @@ func (s *Store) Create(ctx context.Context, c runner.Commit) (int64, time.Time, 
 		parentRun, parentItem, pausedFor(st), st.ModelCalls, st.ToolCalls, st.Usage.Total(), claimer, st.Started.AcceptedAt, st.End != "",
 		callbackURL(st), readerOf(c.Facts))
 	args = append(args, originOf(st)...)
+	args = append(args, cmp.Or(st.Started.Priority, events.PriorityInteractive))
 	return s.run(ctx, createRun, st.RunID, args)
 }
 
