@@ -18,15 +18,16 @@ import (
 type RunsCmd struct {
 	Remote
 
-	Start  RunsStartCmd  `cmd:"" help:"Start a run of an agent or a flow."`
-	Get    RunsGetCmd    `cmd:"" help:"Show one run, or its journal."`
-	List   RunsListCmd   `cmd:"" help:"List runs, newest first."`
-	Watch  RunsWatchCmd  `cmd:"" help:"Follow one run from its first event to its end."`
-	Cancel RunsCancelCmd `cmd:"" help:"End runs: calls that have not begun are taken back."`
-	Pause  RunsPauseCmd  `cmd:"" help:"Hold runs before their next model call."`
-	Resume RunsResumeCmd `cmd:"" help:"Let paused runs go on."`
-	Retry  RunsRetryCmd  `cmd:"" help:"Try failed runs again from their last good row."`
-	Fork   RunsForkCmd   `cmd:"" help:"Begin a run with the rows of another one, with edits."`
+	Start   RunsStartCmd   `cmd:"" help:"Start a run of an agent or a flow."`
+	Get     RunsGetCmd     `cmd:"" help:"Show one run, or its journal."`
+	List    RunsListCmd    `cmd:"" help:"List runs, newest first."`
+	Watch   RunsWatchCmd   `cmd:"" help:"Follow one run from its first event to its end."`
+	Cancel  RunsCancelCmd  `cmd:"" help:"End runs: calls that have not begun are taken back."`
+	Pause   RunsPauseCmd   `cmd:"" help:"Hold runs before their next model call."`
+	Resume  RunsResumeCmd  `cmd:"" help:"Let paused runs go on."`
+	Retry   RunsRetryCmd   `cmd:"" help:"Try failed runs again from their last good row."`
+	Fork    RunsForkCmd    `cmd:"" help:"Begin a run with the rows of another one, with edits."`
+	Message RunsMessageCmd `cmd:"" help:"Say something to the model of a run."`
 }
 
 // Help implements kong.HelpProvider.
@@ -171,7 +172,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "journal", journalLength(r.Seq),
 		"accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
 		"input", pretty(r.Input), "output", pretty(r.Output),
-		"plan", planLines(r.Plan), "facts", factLines(r.Facts), "artifacts", artifactLines(r))
+		"messages", messageLines(r.Messages), "plan", planLines(r.Plan), "facts", factLines(r.Facts), "artifacts", artifactLines(r))
 }
 
 func (c *RunsGetCmd) journal(ctx context.Context, w io.Writer, api *client.Client, id events.RunID) error {

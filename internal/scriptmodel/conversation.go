@@ -24,7 +24,7 @@ type conversation struct {
 // check compares a request with the conversation's earlier ones and, when it
 // keeps to them, remembers it. The first request may take over what elsewhere says
 // was given in another conversation: it goes on from there.
-func (c *conversation) check(r Request, elsewhere func(turn int, m Message) bool) error {
+func (c *conversation) check(r Request, elsewhere func(turn int, m Message) (given, paused bool)) error {
 	tools, system := digest(r.tools), digest(r.system)
 	first := c.history == nil
 	if first {
@@ -39,6 +39,15 @@ func (c *conversation) check(r Request, elsewhere func(turn int, m Message) bool
 	turn := 0
 	var history []string
 	for i, m := range r.Messages {
+		if first && m.Role == "assistant" && !c.wasGiven(turn, m) {
+			if given, paused := elsewhere(turn, m); given {
+				stop := ""
+				if paused {
+					stop = "pause_turn"
+				}
+				c.gave(turn, m.Blocks, stop)
+			}
+		}
 		if last := i == len(r.Messages)-1; m.Role == "assistant" && (last || r.Messages[i+1].Role == "assistant") && !c.paused[messageDigest(m)] {
 			if last {
 				return fmt.Errorf("messages.%d: the conversation must end with a user message", i)
@@ -46,9 +55,6 @@ func (c *conversation) check(r Request, elsewhere func(turn int, m Message) bool
 			return fmt.Errorf("messages.%d: role is %q, but roles must alternate and begin with user", i+1, m.Role)
 		}
 		if m.Role == "assistant" {
-			if first && !c.wasGiven(turn, m) && elsewhere(turn, m) {
-				c.gave(turn, m.Blocks, "")
-			}
 			if !c.wasGiven(turn, m) {
 				return fmt.Errorf("messages.%d: this answer was never given in this conversation", i)
 			}

@@ -292,13 +292,13 @@ func (s *Server) open(key, path string, r Request) (*Exchange, error) {
 		c = &conversation{}
 		s.conversations[key] = c
 	}
-	elsewhere := func(turn int, m Message) bool {
+	elsewhere := func(turn int, m Message) (given, paused bool) {
 		for _, other := range s.conversations {
 			if other.wasGiven(turn, m) {
-				return true
+				given, paused = true, paused || other.paused[messageDigest(m)]
 			}
 		}
-		return false
+		return given, paused
 	}
 	if err := c.check(r, elsewhere); err != nil {
 		return nil, err

@@ -136,17 +136,28 @@ func TestConversation_GoesOnFromAnotherOne(t *testing.T) {
 		return Message{Role: "user", Blocks: []Block{{Type: "text", Text: text}}}
 	}
 	r := Request{Messages: []Message{user("hello"), answer, user("go on")}}
-	if err := (&conversation{}).check(r, old.wasGiven); err != nil {
+	elsewhere := func(turn int, m Message) (given, paused bool) {
+		return old.wasGiven(turn, m), old.paused[messageDigest(m)]
+	}
+	if err := (&conversation{}).check(r, elsewhere); err != nil {
 		t.Errorf("the old turns are refused: %v", err)
 	}
-	if err := (&conversation{}).check(r, func(int, Message) bool { return false }); err == nil {
+	if err := (&conversation{}).check(r, func(int, Message) (given, paused bool) { return false, false }); err == nil {
 		t.Error("an answer that nobody gave is taken over")
 	}
 	later := &conversation{}
-	if err := later.check(Request{Messages: []Message{user("hello")}}, old.wasGiven); err != nil {
+	if err := later.check(Request{Messages: []Message{user("hello")}}, elsewhere); err != nil {
 		t.Fatal(err)
 	}
-	if err := later.check(r, old.wasGiven); err == nil {
+	if err := later.check(r, elsewhere); err == nil {
 		t.Error("a conversation that has begun takes over another one's answer")
+	}
+	end := Request{Messages: []Message{user("hello"), answer}}
+	if err := (&conversation{}).check(end, elsewhere); err == nil {
+		t.Error("a history that ends with a whole answer is taken over")
+	}
+	old.gave(0, answer.Blocks, "pause_turn")
+	if err := (&conversation{}).check(end, elsewhere); err != nil {
+		t.Errorf("a turn that was paused elsewhere does not go on: %v", err)
 	}
 }

@@ -115,6 +115,8 @@ type Run struct {
 	// from this one. Neither is in lists.
 	ForkedFrom *Link  `json:"forked_from,omitempty"`
 	Forks      []Link `json:"forks,omitempty"`
+	// Messages is what was said to its model; not in lists.
+	Messages *Messages `json:"messages,omitempty"`
 	// Plan and Facts are what the run's model keeps, Artifacts the newest 100 that
 	// its calls left behind. None is in lists.
 	Plan          []events.PlanItem          `json:"plan,omitempty"`

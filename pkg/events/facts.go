@@ -39,7 +39,8 @@ const (
 	FactExpired         = "run_expired"
 	FactLateResult      = "late_result"
 	FactOutputRejected  = "output_rejected"
-	FactForked          = "run_forked" // body: Forked
+	FactForked          = "run_forked"       // body: Forked
+	FactMessage         = "message_received" // body: SayRun
 	// FactCallback comes after the end, at most once, and leaves the end as it
 	// is. Body: ToolCompleted.
 	FactCallback = "callback_completed"

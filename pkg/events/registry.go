@@ -27,6 +27,7 @@ func Types() []MessageType {
 		{TypeTimerFired, StreamRuns, []string{"hf.run.<run id>.timer_fired"}, "timer:<run id>:<timer>", "runner", "runner", body[TimerFired]},
 		{TypeCommandRun, StreamRuns, []string{"hf.run.<run id>.cancel", "hf.run.<run id>.pause", "hf.run.<run id>.resume", "hf.run.<run id>.raise_budget"}, "command:<command id>", "console, runner", "runner", body[Command]},
 		{TypeForkRun, StreamRuns, []string{"hf.run.<new run id>.fork"}, "command:<command id>", "console", "runner", body[ForkRun]},
+		{TypeSayRun, StreamRuns, []string{"hf.run.<run id>.message"}, "command:<command id>", "console", "runner", body[SayRun]},
 		{TypeSignalRun, StreamRuns, []string{"hf.run.<run id>.signal"}, "signal:<signal id>", "console, trigger", "runner", body[Signal]},
 		{TypeRunEvent, StreamEvents, []string{"hf.event.run.<run id>"}, "<run id>:<seq>", "runner", "everybody", body[RunEvent]},
 		{TypeBudgetAlert, StreamEvents, []string{"hf.event.budget.<alert id>"}, "alert:<alert id>", "runner", "everybody", body[BudgetAlert]},
@@ -97,6 +98,7 @@ func Facts() []FactKind {
 		{Kind: FactExpired, Doc: "The run ended because its time was over.", New: body[Ending]},
 		{Kind: FactCallback, Doc: "The ledger is done with the call that posts the run's end; the end stays as it is.", New: body[ToolCompleted]},
 		{Kind: FactForked, Doc: "The rows before this one are another run's, and the run goes on from them, with these edits.", New: body[Forked], Reader: 2},
+		{Kind: FactMessage, Doc: "Somebody said something to the model, which reads it in its next request.", New: body[SayRun], Reader: 3},
 		{Kind: FactLateResult, Doc: "Something arrived after the end, and changed nothing.", New: body[LateResult]},
 	}
 }

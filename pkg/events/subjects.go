@@ -38,13 +38,14 @@ const (
 	RunResume          = "resume"
 	RunRaiseBudget     = "raise_budget"
 	RunFork            = "fork" // to the run that comes of it
+	RunMessage         = "message"
 )
 
 // FastRunKinds lists every <what> of RUNS that the consumer "runner" takes;
 // RunStep and its lanes belong to consumers of their own; see lanes.go.
 var FastRunKinds = []string{
 	RunStart, RunSignal, RunToolCompleted, RunApprovalDecided, RunChildCompleted,
-	RunTimerFired, RunCancel, RunPause, RunResume, RunRaiseBudget, RunFork,
+	RunTimerFired, RunCancel, RunPause, RunResume, RunRaiseBudget, RunFork, RunMessage,
 }
 
 // What an APPROVALS message asks for.

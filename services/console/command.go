@@ -15,11 +15,11 @@ type Command struct {
 	ID        string
 	Namespace string
 	RunID     events.RunID
-	Kind      string // events.RunCancel, RunPause, RunResume, RunRaiseBudget, RunSignal or RunFork
+	Kind      string // events.RunCancel, RunPause, RunResume, RunRaiseBudget, RunSignal, RunFork or RunMessage
 	Principal string
 	// Key is the caller's Idempotency-Key; the same key is the same command.
 	Key string
-	// Body is events.Command, or events.Signal for RunSignal, without the id.
+	// Body is events.Command, Signal for RunSignal, ForkRun or SayRun.
 	Body          json.RawMessage
 	CreatedAt     time.Time
 	AnnounceCount int
@@ -102,6 +102,7 @@ func (c Command) essence() string {
 	}
 	delete(m, "id")
 	delete(m, "principal")
+	delete(m, "after")
 	if c.Kind == events.RunFork { // what each order gets anew
 		delete(m, "run_id")
 		delete(m, "ref")
@@ -133,6 +134,8 @@ func Announcement(c Command, msgID string) events.Message {
 		typ = events.TypeSignalRun
 	case events.RunFork:
 		typ = events.TypeForkRun
+	case events.RunMessage:
+		typ = events.TypeSayRun
 	}
 	return events.Message{
 		Subject:   events.RunSubject(c.RunID, c.Kind),

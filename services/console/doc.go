@@ -2,7 +2,8 @@
 // events, commands, definitions, tokens and the web pages.
 //
 // It consumes the EVENTS tail, once per process, and fans it out in memory. It
-// publishes RUNS commands: cancel, pause, resume, raise_budget, signal. It owns
+// publishes RUNS commands: cancel, pause, resume, raise_budget, signal,
+// message, fork. It owns
 // the Postgres schemas catalog (definitions and tokens, which every service
 // reads through views) and console (commands, and the runs of
 // users' own programs with their checkpoints), and reads the views of the other

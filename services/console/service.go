@@ -20,6 +20,7 @@ type Store interface {
 	CommandStore
 	BulkStore
 	ForkStore
+	MessageStore
 	ProgramStore
 	TokenStore
 	ResourceStore

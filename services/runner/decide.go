@@ -60,6 +60,7 @@ type Input struct {
 	Timer    *events.TimerFired
 	Signal   *events.Signal
 	Command  *events.Command
+	Say      *events.SayRun
 	What     string // events.RunCancel, RunPause, RunResume or RunRaiseBudget, for Command
 	Original any    // the decoded body
 }
@@ -108,6 +109,8 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 		err = d.signal(*in.Signal)
 	case in.Command != nil:
 		err = d.command(in.What, *in.Command)
+	case in.Say != nil:
+		err = d.say(in)
 	default:
 		err = fmt.Errorf("run %s: message %s has no body that a run knows", s.RunID, in.Cause)
 	}

@@ -175,6 +175,9 @@ func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Rece
 	if in.Start != nil {
 		in.Start.Body = l.State.Started // recorded; what it pins is what counts
 	}
+	if err := l.State.inTurn(in.Say); err != nil {
+		return nil, err
+	}
 	if err := s.raisePool(ctx, l.State, plan, in); err != nil {
 		return nil, err
 	}

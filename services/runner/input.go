@@ -39,6 +39,9 @@ func decodeInput(m events.Received, what string) (Input, error) {
 	case events.RunFork:
 		in.Fork = new(events.ForkRun)
 		in.Original = in.Fork
+	case events.RunMessage:
+		in.Say = new(events.SayRun)
+		in.Original = in.Say
 	case events.RunCancel, events.RunPause, events.RunResume, events.RunRaiseBudget:
 		in.Command = new(events.Command)
 		in.Original = in.Command

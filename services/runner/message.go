@@ -1,6 +1,13 @@
 package runner
 
-import "github.com/holdfast-run/holdfast/pkg/events"
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/fault"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
 
 // Message is what a person says to the model of a run.
 type Message struct {
@@ -9,6 +16,50 @@ type Message struct {
 	// came before it. The history keeps it there.
 	Read  bool
 	Turns int
+	Said  bool // by a person, in a row of its own
+}
+
+// errEarly is a message that overtook the one before it.
+var errEarly = errors.New("what was said before is not recorded yet")
+
+// inTurn lets a message wait for the one that was taken before it: what is said in
+// an order is read in that order. The earlier one is a debt of its door until it is
+// recorded, so the wait ends.
+func (s *State) inTurn(m *events.SayRun) error {
+	if m == nil || m.After == "" || s.Causes.has(sayCause(m.After)) || s.Causes.has(sayCause(m.ID)) {
+		return nil
+	}
+	return fault.RetryAfter(200*time.Millisecond, fmt.Errorf("message %s to run %s: %w", m.ID, s.RunID, errEarly))
+}
+
+func sayCause(id string) string { return "command:" + id }
+
+// say keeps a message for the next request. What runs no model, and what is being
+// ended, reads nothing any more.
+func (d *decision) say(in Input) error {
+	if d.state.Cancel != nil || d.state.Started.Ref.Kind != events.KindAgent {
+		return d.late(in)
+	}
+	return d.add(events.FactMessage, *in.Say, true)
+}
+
+// Heard counts what people said to the run, and what of it no request has had.
+func (s *State) Heard() (all, unread int) {
+	for _, m := range s.Messages {
+		if !m.Said {
+			continue
+		}
+		if all++; !m.Read {
+			unread++
+		}
+	}
+	return all, unread
+}
+
+// said keeps what a person says.
+func (s *State) said(m events.SayRun) {
+	s.heard(m.Text)
+	s.Messages[len(s.Messages)-1].Said = true
 }
 
 // heard keeps a message until a request takes it along. Whatever it says, there

@@ -38,6 +38,10 @@ type loop struct {
 	tool func(c *runner.Call) events.ToolCompleted
 	// dice, when set, kills, repeats and reorders.
 	dice *rand.Rand
+	// meanwhile, when set, is what happens while the model answers; answered looks at
+	// each request whose answer was recorded.
+	meanwhile func()
+	answered  func(runner.Request)
 }
 
 const loopDocuments = `
@@ -135,12 +139,19 @@ func (l *loop) step(ctx context.Context) {
 	by := runner.Claimed{Cause: fmt.Sprintf("step-%d", l.asks), Worker: "w", Epoch: 1}
 	l.asks++
 	answer, err := l.model.Answer(ctx, r)
+	answer.Messages = r.Messages
+	if l.meanwhile != nil {
+		l.meanwhile()
+	}
 	if l.dice != nil && l.dice.IntN(5) == 0 {
 		return // the worker died with the answer in its hand
 	}
 	if err == nil {
 		answer.Messages = r.Messages
 		l.took(runner.DecideAnswer(l.state, l.plan, answer, by, l.now))
+		if l.answered != nil {
+			l.answered(r)
+		}
 		return
 	}
 	failed, ok := err.(*runner.ModelError)

@@ -260,6 +260,8 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, s.forked)
 	case events.FactOutputRejected:
 		return decodeInto(f, func(b events.OutputRejected) error { s.outputRejected(b); return nil })
+	case events.FactMessage:
+		return decodeInto(f, func(m events.SayRun) error { s.said(m); return nil })
 	case events.FactLateResult:
 		return nil
 	}

@@ -41,6 +41,7 @@ func Register(d *door.Door, s *console.Service) {
 	a.commands()
 	a.bulk()
 	a.forks()
+	a.messages()
 	a.streams()
 	a.resources()
 	a.tokens()

@@ -97,10 +97,14 @@ func (a *api) order(ctx context.Context, run events.RunID, key string, o console
 	if err != nil {
 		return nil, problem(err, "run %s", run)
 	}
+	return commanded(c, replayed), nil
+}
+
+func commanded(c console.Command, replayed bool) *commandOutput {
 	out := &commandOutput{}
 	out.Body.CommandID, out.Body.RunID = c.ID, c.RunID
 	if replayed {
 		out.Replayed = "true"
 	}
-	return out, nil
+	return out
 }

@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
+)
+
+const (
+	// messageTurn lets messages to one run be taken one after the other, to its end
+	// of the transaction.
+	messageTurn = `SELECT pg_advisory_xact_lock(hashtextextended('console.message ' || $1, 0))`
+	// listener is who would read the message.
+	listener = `SELECT status, kind FROM (
+    SELECT r.seq, r.status, r.kind FROM runner.v_runs r WHERE r.run_id = $1 AND r.namespace = $2 UNION ALL
+    SELECT 0, 'queued', c.body->'ref'->>'kind' FROM console.commands c WHERE c.run_id = $1 AND c.namespace = $2 AND c.kind = 'fork' UNION ALL
+    SELECT 0, 'queued', d.ref_kind FROM trigger.v_deliveries d WHERE d.run_id = $1 AND d.namespace = $2 UNION ALL
+    SELECT 1, p.status, 'program' FROM console.programs p WHERE p.run_id = $1 AND p.namespace = $2) runs
+ORDER BY seq DESC LIMIT 1`
+	// unreadMessages are those that a runner has and no request had, and those that
+	// no runner has; one statement, so that none is in between.
+	unreadMessages = `
+SELECT coalesce((SELECT v.messages_unread FROM runner.v_control v WHERE v.run_id = $1), 0) + (
+    SELECT count(*) FROM console.commands c
+     WHERE c.run_id = $1 AND c.place IS NOT NULL AND c.landed_at IS NULL
+       AND NOT EXISTS (SELECT 1 FROM runner.v_landed l WHERE l.run_id = c.run_id AND l.cause = 'command:' || c.id))`
+	lastMessage   = `SELECT id, place FROM console.commands WHERE run_id = $1 AND place IS NOT NULL ORDER BY place DESC LIMIT 1`
+	insertMessage = `
+INSERT INTO console.commands (id, namespace, run_id, kind, body, principal, idempotency_key, place)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (namespace, idempotency_key) DO NOTHING
+RETURNING ` + commandColumns
+	messagesOfRun = `SELECT messages, messages_unread FROM runner.v_control WHERE run_id = $1 AND namespace = $2`
+	// newestMessages are read for runs that have some; their rows are few.
+	newestMessages = `
+SELECT seq, at, coalesce(data->>'principal', ''), left(coalesce(data->>'text', ''), $3)
+  FROM runner.v_events WHERE run_id = $1 AND namespace = $2 AND kind = '` + events.FactMessage + `' ORDER BY seq DESC LIMIT $4`
+)
+
+// AddMessage implements console.MessageStore.
+func (s *Store) AddMessage(ctx context.Context, c console.Command) (stored console.Command, replayed bool, err error) {
+	if err := pg.CleanJSON(c.Body); err != nil {
+		return console.Command{}, false, fmt.Errorf("message to run %s: %w", c.RunID, err)
+	}
+	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, messageTurn, string(c.RunID)); err != nil {
+			return err
+		}
+		if stored, replayed, err = known(ctx, tx, c); err != nil || replayed {
+			return err
+		}
+		if err := listens(ctx, tx, c); err != nil {
+			return err
+		}
+		var last string
+		var place int
+		if err := tx.QueryRow(ctx, lastMessage, string(c.RunID)).Scan(&last, &place); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		placed, err := c.Behind(last)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, insertMessage, c.ID, c.Namespace, string(c.RunID), c.Kind, placed.Body, c.Principal, textOrNull(c.Key), place+1)
+		if err != nil {
+			return err
+		}
+		stored, err = pgx.CollectExactlyOneRow(rows, scanCommand)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		// The key came with a command for another run between the two statements.
+		if stored, replayed, err = known(ctx, tx, c); err == nil && !replayed {
+			err = fmt.Errorf("message with key %q was neither inserted nor found", c.Key)
+		}
+		return err
+	})
+	if err != nil {
+		return console.Command{}, false, fmt.Errorf("add message: %w", err)
+	}
+	return stored, replayed, nil
+}
+
+// listens reports why the run will not read c; nil when it will.
+func listens(ctx context.Context, tx pgx.Tx, c console.Command) error {
+	var status, kind string
+	if err := tx.QueryRow(ctx, listener, string(c.RunID), c.Namespace).Scan(&status, &kind); err != nil {
+		return notFound(err, "get run %s", c.RunID)
+	}
+	switch {
+	case events.Ended(status):
+		return fmt.Errorf("run %s is %s: %w", c.RunID, status, console.ErrEnded)
+	case kind == console.KindProgram:
+		return fmt.Errorf("run %s: %w", c.RunID, console.ErrProgram)
+	case kind != events.KindAgent:
+		return fmt.Errorf("run %s: %w", c.RunID, console.ErrNoModel)
+	case status == events.StatusCancelling:
+		return fmt.Errorf("run %s: %w", c.RunID, console.ErrCancelling)
+	}
+	var unread int
+	if err := tx.QueryRow(ctx, unreadMessages, string(c.RunID)).Scan(&unread); err != nil {
+		return err
+	}
+	if unread >= events.UnreadMessages {
+		return fmt.Errorf("run %s has %d unread messages: %w", c.RunID, unread, console.ErrUnread)
+	}
+	return nil
+}
+
+// messages reads what was said to a run.
+func (s *Store) messages(ctx context.Context, namespace string, id events.RunID) (console.Messages, error) {
+	var m console.Messages
+	err := s.pool.QueryRow(ctx, messagesOfRun, string(id), namespace).Scan(&m.All, &m.Unread)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && m.All == 0 {
+		return m, nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("count messages to run %s: %w", id, err)
+	}
+	rows, err := s.pool.Query(ctx, newestMessages, string(id), namespace, console.MessageShown, console.MaxRunMessages)
+	if err == nil {
+		m.Newest, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n console.Message, err error) {
+			err = row.Scan(&n.Seq, &n.At, &n.Principal, &n.Text)
+			n.At = n.At.UTC()
+			return n, err
+		})
+	}
+	if err != nil {
+		return m, fmt.Errorf("list messages to run %s: %w", id, err)
+	}
+	for i := range m.Newest {
+		m.Newest[i].Read = i >= m.Unread
+	}
+	return m, nil
+}
