@@ -58,6 +58,9 @@ type Parent struct {
 	Priority string `json:"priority,omitempty"`
 	// Shared is the ceilings of flows above, which the child draws on.
 	Shared []SharedCeiling `json:"shared,omitempty"`
+	// Bounds is more of them, in units that releases without it would take for
+	// tokens: "steps", and "seconds" of wall time.
+	Bounds []SharedCeiling `json:"bounds,omitempty"`
 }
 
 // SharedCeiling is a ceiling that a flow's run sets for all runs under it.
@@ -66,6 +69,8 @@ type SharedCeiling struct {
 	Unit       string `json:"unit"`
 	Limit      int64  `json:"limit"` // in micro-units: 400 tokens are 400000000, 2.5 dollars 2500000
 	OnExceeded string `json:"on_exceeded"`
+	// Since is what wall time is counted from.
+	Since *time.Time `json:"since,omitempty"`
 }
 
 // StartRun asks the runner for a run. Its ID (the cause) is "start:<run id>".
@@ -316,9 +321,10 @@ type WithdrawApproval struct {
 type BudgetAlert struct {
 	ID        string    `json:"id"`
 	Namespace string    `json:"namespace"`
-	RunID     RunID     `json:"run_id,omitempty"` // of a run's own ceiling
-	Pool      string    `json:"pool"`             // a Budget's name, or "run:<ceiling>" of one run
-	Window    string    `json:"window"`           // first day of the window, "2026-11-29", of a part "2026-11-28T18/night"; "all" without one; the run's id of a run's
+	RunID     RunID     `json:"run_id,omitempty"`    // whose ceiling it is: a run's own, or a flow's
+	PassedBy  RunID     `json:"passed_by,omitempty"` // the run that passed the threshold first
+	Pool      string    `json:"pool"`                // a Budget's name, "flow-<run id>-<unit>" of a flow's run, or "run:<ceiling>" of one run
+	Window    string    `json:"window"`              // first day of the window, "2026-11-29", of a part "2026-11-28T18/night"; "all" without one; the run's id of a run's
 	Percent   int       `json:"percent"`
 	Limit     int64     `json:"limit"`
 	Used      int64     `json:"used"` // used and reserved

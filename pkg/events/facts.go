@@ -249,6 +249,14 @@ type Paused struct {
 	CommandID string `json:"command_id,omitempty"`
 }
 
+// Reader is the oldest reader that holds the run to its bounds.
+func (r RunStarted) Reader() int {
+	if r.Parent != nil && len(r.Parent.Bounds) > 0 || r.Ref.Kind == KindFlow && r.WallTimeMs > 0 {
+		return 3
+	}
+	return 0
+}
+
 // Reader is the oldest reader that knows what the row waits for.
 func (p Paused) Reader() int {
 	if p.Until != nil {

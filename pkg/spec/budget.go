@@ -18,12 +18,13 @@ const (
 	UnitUSD        = "usd"    // what they cost by the prices of their models
 	UnitModelCalls = "modelCalls"
 	UnitToolCalls  = "toolCalls"
+	UnitSteps      = "steps" // model answers
 )
 
 // Budget is a ceiling that many runs share.
 type Budget struct {
 	Metadata `json:"-"`
-	Unit     string `json:"unit"`            // UnitTokens (default), UnitUSD, UnitModelCalls or UnitToolCalls
+	Unit     string `json:"unit"`            // UnitTokens (default), UnitUSD, UnitModelCalls, UnitToolCalls or UnitSteps
 	Limit    Limit  `json:"limit,omitempty"` // absent when the window has parts
 	// Window starts the count anew every day; nil counts for ever.
 	Window *Window `json:"window,omitempty"`
@@ -55,7 +56,7 @@ func (b *Budget) fill() {
 }
 
 func (b *Budget) check(d *decoder, s spot) {
-	d.oneOf(s.at("unit"), b.Unit, UnitTokens, UnitUSD, UnitModelCalls, UnitToolCalls)
+	d.oneOf(s.at("unit"), b.Unit, UnitTokens, UnitUSD, UnitModelCalls, UnitToolCalls, UnitSteps)
 	d.oneOf(s.at("onExceeded"), b.OnExceeded, OnExceededPause, OnExceededFail, OnExceededAlert)
 	if b.Window == nil || b.Window.Parts == nil {
 		d.require(s.at("limit"), s.n.find("limit") != nil, "how much may be used in one window")

@@ -3,6 +3,7 @@ package spec
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestBudget_LimitsAreDigitExact(t *testing.T) {
@@ -65,12 +66,15 @@ func TestAgentBudget_BadValues(t *testing.T) {
 func TestFlowBudget(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"{}":                              "names no ceiling",
-		"{onExceeded: fail}":              "names no ceiling",
-		"{tokens: 1, onExceeded: alert}":  "is not one of pause, fail",
-		"{modelCalls: -1}":                "outside 0 to",
-		"{steps: 3}":                      "steps",
-		"{modelCalls: 3, cost: \"0.50\"}": "",
+		"{}":                             "names no ceiling",
+		"{onExceeded: fail}":             "names no ceiling",
+		"{tokens: 1, onExceeded: alert}": "is not one of pause, fail",
+		"{modelCalls: -1}":               "outside 0 to",
+		"{steps: -1}":                    "outside 0 to",
+		"{wallTime: 10ms}":               "wallTime",
+		"{wallTime: 400d}":               "wallTime",
+		"{wallTime: soon}":               "wallTime",
+		"{modelCalls: 3, cost: \"0.50\", steps: 7, wallTime: 2h}": "",
 	} {
 		docs, err := Parse("t.yaml", []byte("apiVersion: holdfast/v1\nkind: Flow\nmetadata: {name: f}\nspec: {steps: [{name: a, agent: x}], budget: "+text+"}"))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -79,7 +83,7 @@ func TestFlowBudget(t *testing.T) {
 		}
 		if err == nil {
 			shared := docs[0].Flow.Budget.Shared()
-			if len(shared) != 2 || shared[0].Unit != UnitModelCalls || shared[0].Ceiling() != 3 || shared[1].Unit != UnitUSD || shared[1].Ceiling() != 500_000 || shared[1].OnExceeded != OnExceededPause {
+			if len(shared) != 3 || shared[2].Unit != UnitSteps || shared[2].Ceiling() != 7 || docs[0].Flow.Budget.WallTime.Std() != 2*time.Hour || shared[0].Unit != UnitModelCalls || shared[0].Ceiling() != 3 || shared[1].Unit != UnitUSD || shared[1].Ceiling() != 500_000 || shared[1].OnExceeded != OnExceededPause {
 				t.Errorf("%s: shared %+v", text, shared)
 			}
 		}

@@ -249,9 +249,6 @@ func (s *State) approvalRun(a Answer, toolCalls int64) json.RawMessage {
 func (d *decision) advanceAgent(plan *Plan) (more bool, err error) {
 	s := d.state
 	fail := func(p *events.Problem) error { return d.add(events.FactFailed, events.Ending{Error: p}, false) }
-	if stopped, err := d.checkWallTime(plan); stopped || err != nil {
-		return false, err
-	}
 	output, judged, err := d.judgeOutput(plan)
 	if judged || err != nil {
 		return s.End == "", err

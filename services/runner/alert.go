@@ -20,15 +20,15 @@ var ownAlertAt = [...]int64{80, 100}
 // ownAlerts lists what a commit passes. Passing the hundredth percent is also to
 // stop at a ceiling because the next call does not fit under it.
 func ownAlerts(before, after *State, plan *Plan, now time.Time) []Alert {
-	if plan.Agent == nil || after.Started.Ref.Kind != events.KindAgent || len(after.Turns) == len(before.Turns) && after.Pause == before.Pause && after.End == before.End && after.Failures == before.Failures {
+	if after.Started.Ref.Kind == events.KindAgent && len(after.Turns) == len(before.Turns) && after.Pause == before.Pause && after.End == before.End && after.Failures == before.Failures {
 		return nil
 	}
 	was := map[string]Ceiling{}
-	for _, c := range before.Ceilings(plan.Agent.Budget, before.Started.AcceptedAt) {
+	for _, c := range before.Ceilings(plan.ownBudget(), before.Started.AcceptedAt) {
 		was[c.Name] = c
 	}
 	var out []Alert
-	for _, c := range after.Ceilings(plan.Agent.Budget, now) {
+	for _, c := range after.Ceilings(plan.ownBudget(), now) {
 		old, had := was[c.Name]
 		for _, percent := range ownAlertAt {
 			passed := c.reached(percent) || percent == 100 && after.stoppedBy(c.Name)

@@ -168,8 +168,8 @@ func (s *Service) wake(ctx context.Context, st *State, facts []Fact) error {
 		}
 		err := decodeInto(f, func(r events.Raised) error {
 			name, shared := sharedPool(r.Budget)
-			if !shared {
-				return nil
+			if _, isWall := st.wallOf(r.Budget); isWall || !shared {
+				return nil // the flow tells each run under it
 			}
 			ids, err := s.store.PausedFor(ctx, st.Namespace, name, wakeLimit)
 			if err != nil {

@@ -51,7 +51,7 @@ func shown(unit string, n int64) string {
 	switch unit {
 	case unitMicroUSD:
 		return "$" + spec.MicroUSD(n).String()
-	case "seconds":
+	case unitSeconds:
 		return (time.Duration(n) * time.Second).String()
 	}
 	return strconv.FormatInt(n, 10)
@@ -76,11 +76,11 @@ func (s *State) Ceilings(b spec.AgentBudget, now time.Time) []Ceiling {
 	add(ceilModelCalls, unitModelCalls, b.ModelCalls, s.ModelCalls)
 	add(ceilTokens, unitTokens, b.Tokens, s.Usage.Total())
 	add(ceilCost, unitMicroUSD, int64(b.Cost), s.Cost)
-	add(ceilSteps, "steps", b.Steps, int64(len(s.Turns)))
+	add(ceilSteps, unitSteps, b.Steps, int64(len(s.Turns)))
 	add(ceilToolCalls, unitToolCalls, b.ToolCalls, s.ToolCalls)
 	if s.Started.WallTimeMs > 0 {
 		used := max(now.Sub(s.Started.AcceptedAt).Milliseconds(), s.Overtime) / 1000
-		add(ceilWallTime, "seconds", s.Started.WallTimeMs/1000, used)
+		add(ceilWallTime, unitSeconds, s.Started.WallTimeMs/1000, used)
 	}
 	return out
 }
@@ -113,7 +113,7 @@ func (d *decision) checkCeilings(plan *Plan) error {
 
 // exceeded does what the agent says about a ceiling.
 func (d *decision) exceeded(plan *Plan, c Ceiling) error {
-	if plan.Agent.Budget.OnExceeded == spec.OnExceededFail {
+	if plan.ownBudget().OnExceeded == spec.OnExceededFail {
 		return d.add(events.FactFailed, events.Ending{Error: &events.Problem{Code: "budget", Message: c.reason()}}, false)
 	}
 	return d.add(events.FactPaused, events.Paused{By: pausedByBudget, Pool: c.Name, Reason: c.reason() + "; raise the budget to go on"}, false)
@@ -153,14 +153,31 @@ const (
 	maxWallTime     = 100 * 366 * 24 * 3600 // seconds
 )
 
-// checkWallTime stops a run whose time is over, whatever it waits for.
-func (d *decision) checkWallTime(plan *Plan) (stopped bool, err error) {
-	if d.state.Started.WallTimeMs == 0 {
-		return false, nil
+// ownBudget is the run's own ceilings. Of a flow's run that is its wall time, which
+// stands in the first row: the others are shared.
+func (p *Plan) ownBudget() spec.AgentBudget {
+	switch {
+	case p.Agent != nil:
+		return p.Agent.Budget
+	case p.Flow != nil && p.Flow.Budget != nil:
+		return spec.AgentBudget{OnExceeded: p.Flow.Budget.OnExceeded}
 	}
-	for _, c := range d.state.Ceilings(plan.Agent.Budget, d.now) {
-		if c.Name == ceilWallTime && !c.left() {
-			return true, d.exceeded(plan, c)
+	return spec.AgentBudget{}
+}
+
+// checkWallTime stops a run whose time is over, or that of a flow above it,
+// whatever it waits for.
+func (d *decision) checkWallTime(plan *Plan) (stopped bool, err error) {
+	if d.state.Started.WallTimeMs > 0 {
+		for _, c := range d.state.Ceilings(plan.ownBudget(), d.now) {
+			if c.Name == ceilWallTime && !c.left() {
+				return true, d.exceeded(plan, c)
+			}
+		}
+	}
+	for _, w := range d.state.walls() {
+		if w.over(d.now) {
+			return true, d.add(events.FactPaused, w.paused(), false)
 		}
 	}
 	return false, nil

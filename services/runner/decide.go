@@ -230,6 +230,9 @@ func (d *decision) advance(plan *Plan) error {
 		if s.Pause != nil || s.Attention != nil {
 			return nil
 		}
+		if stopped, err := d.checkWallTime(plan); stopped || err != nil {
+			return err
+		}
 		var more bool
 		var err error
 		if s.Started.Ref.Kind == events.KindFlow {

@@ -14,6 +14,7 @@ type Amounts struct {
 	MicroUSD   int64
 	ModelCalls int64
 	ToolCalls  int64
+	Steps      int64
 }
 
 // Of is the amount in a pool's unit.
@@ -25,6 +26,8 @@ func (a Amounts) Of(unit string) int64 {
 		return a.ModelCalls
 	case unitToolCalls:
 		return a.ToolCalls
+	case unitSteps:
+		return a.Steps
 	}
 	return a.Tokens
 }
@@ -53,7 +56,7 @@ func (r Request) EstimateInput() int64 {
 // the dearest price that input has, and the largest answer.
 func (r Request) Most(p *spec.Prices) Amounts {
 	in := r.EstimateInput()
-	out := Amounts{Tokens: in + r.MaxTokens, ModelCalls: 1}
+	out := Amounts{Tokens: in + r.MaxTokens, ModelCalls: 1, Steps: 1}
 	if p != nil {
 		dearest := spec.Prices{Input: max(p.Input, p.ReadPrice(), p.WritePrice()), Output: p.Output}
 		out.MicroUSD = Cost(&dearest, events.Usage{InputTokens: in, OutputTokens: r.MaxTokens})
@@ -74,14 +77,14 @@ func (r Request) billed(err error) *events.Usage {
 }
 
 // usedBy is what a decided outcome of a model call takes from shared budgets: the
-// answer or the billed attempt, and the tool calls that began.
+// answer, and the tool calls that began.
 func usedBy(before, after *State, u *events.Usage, cost int64) Amounts {
 	if after == nil {
 		return Amounts{}
 	}
 	out := Amounts{ToolCalls: max(after.begunCalls()-before.begunCalls(), 0)}
 	if u != nil {
-		out.Tokens, out.MicroUSD, out.ModelCalls = u.Total(), cost, 1
+		out.Tokens, out.MicroUSD, out.ModelCalls, out.Steps = u.Total(), cost, 1, 1
 	}
 	return out
 }

@@ -53,7 +53,7 @@ func newFlow(t *testing.T, steps, input string, parent *events.Parent) *flow {
 		t.Fatal(err)
 	}
 	f := &flow{T: t, plan: &Plan{Tools: map[string]*spec.Tool{}}, now: testTime}
-	body := events.RunStarted{Input: json.RawMessage(input), Parent: parent, Principal: "p"}
+	body := events.RunStarted{Input: json.RawMessage(input), Parent: parent, Principal: "p", AcceptedAt: testTime}
 	for _, d := range docs {
 		ref := events.Ref{Kind: d.Kind, Name: d.Name, Digest: d.Digest}
 		if d.Tool != nil {
@@ -62,6 +62,9 @@ func newFlow(t *testing.T, steps, input string, parent *events.Parent) *flow {
 		} else {
 			f.plan.Flow, body.Ref = d.Flow, ref
 		}
+	}
+	if b := f.plan.Flow.Budget; b != nil {
+		body.WallTimeMs = b.WallTime.Std().Milliseconds()
 	}
 	for i := range f.plan.Flow.Steps {
 		st := &f.plan.Flow.Steps[i]

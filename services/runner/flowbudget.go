@@ -1,11 +1,14 @@
 package runner
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 )
+
+const flowPoolPrefix = "flow-"
 
 // ownPools are the ceilings that a flow's run sets for the runs under it. They are
 // pools like any other, named after the run.
@@ -15,7 +18,7 @@ func ownPools(run events.RunID, flow *spec.Flow) []Pool {
 	}
 	var out []Pool
 	for _, b := range flow.Budget.Shared() {
-		out = append(out, Pool{Name: "flow-" + string(run) + "-" + strings.ToLower(b.Unit), Budget: b, Fixed: true})
+		out = append(out, Pool{Name: flowPoolPrefix + string(run) + "-" + strings.ToLower(b.Unit), Budget: b, Fixed: true})
 	}
 	return out
 }
@@ -26,7 +29,10 @@ func sharedPools(parent *events.Parent) []Pool {
 		return nil
 	}
 	var out []Pool
-	for _, c := range parent.Shared {
+	for _, c := range slices.Concat(parent.Shared, parent.Bounds) {
+		if c.Unit == unitSeconds {
+			continue
+		}
 		out = append(out, Pool{Name: c.Pool, Fixed: true, Budget: &spec.Budget{Unit: c.Unit, Limit: spec.Limit(c.Limit), AlertAt: []int64{80, 100}, OnExceeded: c.OnExceeded}})
 	}
 	return out
@@ -39,7 +45,23 @@ func (s *State) sharedCeilings(plan *Plan) []events.SharedCeiling {
 		out = append(out, s.Started.Parent.Shared...)
 	}
 	for _, p := range ownPools(s.RunID, plan.Flow) {
-		out = append(out, events.SharedCeiling{Pool: p.Name, Unit: p.Budget.Unit, Limit: int64(p.Budget.Limit), OnExceeded: p.Budget.OnExceeded})
+		if p.Unit() != unitSteps {
+			out = append(out, sharedCeiling(p))
+		}
 	}
 	return out
+}
+
+func sharedCeiling(p Pool) events.SharedCeiling {
+	return events.SharedCeiling{Pool: p.Name, Unit: p.Budget.Unit, Limit: int64(p.Budget.Limit), OnExceeded: p.Budget.OnExceeded}
+}
+
+// FlowOfPool is the flow's run whose ceiling a pool is.
+func FlowOfPool(pool string) (id events.RunID, ok bool) {
+	rest, ok := strings.CutPrefix(pool, flowPoolPrefix)
+	i := strings.LastIndexByte(rest, '-')
+	if !ok || i < 0 || !events.RunID(rest[:i]).Valid() {
+		return "", false
+	}
+	return events.RunID(rest[:i]), true
 }

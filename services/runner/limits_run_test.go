@@ -136,30 +136,42 @@ func TestCaseH01_SharedToolCallsNeverOvershoot(t *testing.T) {
 	}
 }
 
-// Five runs two levels under a flow share its three model calls: no more are made,
-// and who finds none fails with the numbers. One alert is told at each threshold.
+// Five runs two levels under a flow share its three model calls, or steps: no more
+// are made, and who finds none fails with the numbers. One alert is told at each
+// threshold, and names the flow's run and the one that passed it.
 func TestCaseH01_RunsUnderAFlowShareItsCeiling(t *testing.T) {
-	r := newRig(t)
-	r.defs.apply(t, limits)
-	var made atomic.Int64
-	m := &script{answer: func(_ context.Context, q runner.Request, n int) (runner.Answer, error) {
-		made.Add(1)
-		return said("ok"), nil
-	}}
-	r.worker(m)
-	r.worker(m)
-	id := r.start(events.KindFlow, "crowd", `{"items":[1,2,3,4,5]}`)
-	r.reaches(id, events.StatusCompleted)
-	pool := "flow-" + string(id) + "-modelcalls"
-	if ceiling, used, reserved, unit := r.poolNamed(pool); made.Load() != 3 || ceiling != 3 || used != 3 || reserved != 0 || unit != "modelCalls" {
-		t.Errorf("%d calls made; %d of %d %s used, %d reserved", made.Load(), used, ceiling, unit, reserved)
-	}
-	var failed, alerts int
-	if err := r.sql.QueryRow(t.Context(), `SELECT count(*) FROM runner.v_runs WHERE name = 'clerk' AND status = 'failed' AND error->>'code' = 'budget' AND error->>'message' LIKE '%3 of 3 modelCalls used%'`).Scan(&failed); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.sql.QueryRow(t.Context(), `SELECT count(*) FROM runner.alerts WHERE pool = $1`, pool).Scan(&alerts); err != nil || failed != 2 || alerts != 2 {
-		t.Errorf("%d runs failed for the budget and %d alerts (%v), want 2 and 2", failed, alerts, err)
+	for _, unit := range []string{"modelCalls", "steps"} {
+		t.Run(unit, func(t *testing.T) {
+			r := newRig(t)
+			r.defs.apply(t, strings.Replace(limits, "modelCalls: 3", unit+": 3", 1))
+			var made atomic.Int64
+			m := &script{answer: func(_ context.Context, q runner.Request, n int) (runner.Answer, error) {
+				made.Add(1)
+				return said("ok"), nil
+			}}
+			r.worker(m)
+			r.worker(m)
+			id := r.start(events.KindFlow, "crowd", `{"items":[1,2,3,4,5]}`)
+			r.reaches(id, events.StatusCompleted)
+			pool := "flow-" + string(id) + "-" + strings.ToLower(unit)
+			if ceiling, used, reserved, of := r.poolNamed(pool); made.Load() != 3 || ceiling != 3 || used != 3 || reserved != 0 || of != unit {
+				t.Errorf("%d calls made; %d of %d %s used, %d reserved", made.Load(), used, ceiling, of, reserved)
+			}
+			var failed int
+			if err := r.sql.QueryRow(t.Context(), `SELECT count(*) FROM runner.v_runs WHERE name = 'clerk' AND status = 'failed' AND error->>'code' = 'budget' AND error->>'message' LIKE '%3 of 3 ' || $1 || ' used%'`, unit).Scan(&failed); err != nil || failed != 2 {
+				t.Errorf("%d runs failed for the budget (%v), want 2", failed, err)
+			}
+			due, err := postgres.New(r.db.Open(t, "holdfast_runner")).DueAlerts(t.Context(), 10)
+			if err != nil || len(due) != 2 {
+				t.Fatalf("%d alerts (%v), want 2", len(due), err)
+			}
+			for _, one := range due {
+				var a events.BudgetAlert
+				if err := events.Decode(one, &a); err != nil || a.Pool != pool || a.RunID != id || r.status(a.PassedBy) == "no row" || a.PassedBy == id {
+					t.Errorf("alert %+v (%v)", a, err)
+				}
+			}
+		})
 	}
 }
 
@@ -180,7 +192,7 @@ func TestOwnAlerts_AreAnnouncedOnce(t *testing.T) {
 	}
 	for i, percent := range []int{80, 100} {
 		var a events.BudgetAlert
-		if err := events.Decode(due[i], &a); err != nil || a.RunID != id || a.Percent != percent || a.Pool != "run:modelCalls" || a.Limit != 5 {
+		if err := events.Decode(due[i], &a); err != nil || a.RunID != id || a.PassedBy != id || a.Percent != percent || a.Pool != "run:modelCalls" || a.Limit != 5 {
 			t.Errorf("alert %d: %+v (%v)", i, a, err)
 		}
 	}

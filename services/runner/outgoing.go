@@ -64,7 +64,7 @@ func (o *outbox) commands() error {
 	case events.FactResumed:
 		return decodeInto(o.f, func(r events.Resumed) error { o.calls(r.Release); return nil })
 	case events.FactBudgetRaised:
-		return decodeInto(o.f, func(r events.Raised) error { o.calls(r.Release); return nil })
+		return decodeInto(o.f, func(r events.Raised) error { o.calls(r.Release); o.passOn(r); return nil })
 	case events.FactToolCompleted:
 		return decodeInto(o.f, o.toolCompleted)
 	case events.FactApprovalDecided:
@@ -219,7 +219,7 @@ func (o *outbox) childStart(c events.Child) events.StartRun {
 	return events.StartRun{
 		RunID: c.RunID, Namespace: o.s.Namespace, Ref: c.Ref, Input: c.Input, Labels: o.s.Started.Labels,
 		Trigger: events.Trigger{Kind: "child", Name: o.s.Started.Ref.Name, ID: c.Item}, Principal: o.s.Started.Principal,
-		Parent: &events.Parent{RunID: o.s.RunID, Item: c.Item, Depth: o.s.depth() + 1, Priority: o.s.Started.Priority, Shared: o.s.sharedCeilings(o.plan)}, AcceptedAt: o.f.At,
+		Parent: &events.Parent{RunID: o.s.RunID, Item: c.Item, Depth: o.s.depth() + 1, Priority: o.s.Started.Priority, Shared: o.s.sharedCeilings(o.plan), Bounds: o.s.bounds(o.plan)}, AcceptedAt: o.f.At,
 	}
 }
 

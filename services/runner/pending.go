@@ -111,6 +111,11 @@ func (s *State) Timers(cancelledAt time.Time) []Timer {
 	if t, ok := s.wallTimer(); ok {
 		out = append(out, t)
 	}
+	for _, w := range s.walls() {
+		if t, ok := w.timer(); ok {
+			out = append(out, t)
+		}
+	}
 	if s.waitsForWindow() {
 		out = append(out, Timer{Name: windowTimer(s.PauseSeq), Due: *s.Pause.Until})
 	}

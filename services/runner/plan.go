@@ -38,6 +38,9 @@ func (s *Service) pin(ctx context.Context, namespace string, start *Start) (*Pla
 		if err != nil {
 			return broken(err)
 		}
+		if flow.Budget != nil {
+			body.WallTimeMs = flow.Budget.WallTime.Std().Milliseconds()
+		}
 		return plan, nil
 	}
 	agent, err := s.defs.Agent(ctx, namespace, body.Ref.Digest)

@@ -23,6 +23,8 @@ const (
 	unitMicroUSD   = "micro_usd"
 	unitModelCalls = "modelCalls"
 	unitToolCalls  = "toolCalls"
+	unitSteps      = "steps"
+	unitSeconds    = "seconds" // of wall time
 )
 
 // Unit names what p's numbers are.

@@ -68,6 +68,8 @@ type State struct {
 	Repairing bool  // the model corrects its final answer, and calls nothing
 
 	Overtime int64 // wall time, in milliseconds, whose end the journal knows
+	// WallsOver is the same of flows above, by their pools; never written, only replaced.
+	WallsOver map[string]time.Duration
 
 	Retry     *Retry         // a failed model call that waits for its timer
 	Failures  int            // failed model attempts in a row
@@ -446,13 +448,15 @@ func (s *State) timerFired(t events.TimerFired) {
 	if ms, ok := wallTimerOf(t.Timer); ok {
 		s.Overtime = max(s.Overtime, ms)
 	}
+	s.wallOver(t.Timer)
 	if s.Cancel != nil && t.Timer == cancelTimer(s.CancelSeq) {
 		s.CancelSeq = 0
 	}
 }
 
 func (s *State) raised(_ int64, r events.Raised) {
-	if _, shared := sharedPool(r.Budget); !shared {
+	_, shared := sharedPool(r.Budget)
+	if _, isWall := s.wallOf(r.Budget); isWall || !shared {
 		s.Raised[r.Budget] = r.To
 	}
 	if s.Pause != nil && s.Pause.By == pausedByBudget {

@@ -21,8 +21,8 @@ func (s *Store) Alerts(publish func(context.Context, events.Message) error, log 
 const ownPrefix = "run:"
 
 const insertOwnAlert = `
-INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit)
-VALUES (encode(sha256(convert_to(concat_ws('/', $1::text, $2::text, $3::text, $4::int, $5::bigint), 'UTF8')), 'hex'), $1, $2, $3, $4, $5, $6, $7)
+INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit, passed_by)
+VALUES (encode(sha256(convert_to(concat_ws('/', $1::text, $2::text, $3::text, $4::int, $5::bigint), 'UTF8')), 'hex'), $1, $2, $3, $4, $5, $6, $7, $3)
 ON CONFLICT DO NOTHING`
 
 func insertOwn(ctx context.Context, tx pgx.Tx, st *runner.State, alerts []runner.Alert) error {

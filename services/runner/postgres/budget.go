@@ -99,7 +99,7 @@ func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reser
 		return err
 	})
 	if errors.Is(err, errRefused) {
-		if err := s.keepRefusal(ctx, r.Namespace, out, refused); err != nil {
+		if err := s.keepRefusal(ctx, r.Namespace, r.RunID, out, refused); err != nil {
 			return runner.Reserved{}, fmt.Errorf("refusal of pool %s: %w", out.Refused, err)
 		}
 		return out, nil
@@ -123,12 +123,12 @@ type refusal struct {
 
 // keepRefusal keeps what the refused booking took back with it: the limit of the
 // definition that it was judged by, and the alert.
-func (s *Store) keepRefusal(ctx context.Context, namespace string, out runner.Reserved, r refusal) error {
+func (s *Store) keepRefusal(ctx context.Context, namespace string, run events.RunID, out runner.Reserved, r refusal) error {
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := ensure(ctx, tx, namespace, out.Window, r.pool, r.at); err != nil || !out.Full || !r.alerts {
 			return err
 		}
-		_, err := tx.Exec(ctx, insertRefusal, namespace, out.Refused, out.Window, r.ceiling, r.used, r.unit)
+		_, err := tx.Exec(ctx, insertRefusal, namespace, out.Refused, out.Window, r.ceiling, r.used, r.unit, string(run))
 		return err
 	})
 }
@@ -137,16 +137,16 @@ func (s *Store) keepRefusal(ctx context.Context, namespace string, out runner.Re
 // books beyond its ceiling. The row is about the ceiling that refused, which
 // may have been raised since.
 const insertRefusal = `
-INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit)
-VALUES (encode(sha256(convert_to(concat_ws('/', $1::text, $2::text, $3::text, 100, $4::bigint), 'UTF8')), 'hex'), $1, $2, $3, 100, $4, $5, $6)
+INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit, passed_by)
+VALUES (encode(sha256(convert_to(concat_ws('/', $1::text, $2::text, $3::text, 100, $4::bigint), 'UTF8')), 'hex'), $1, $2, $3, 100, $4, $5, $6, $7)
 ON CONFLICT DO NOTHING`
 
 // One row per pool, window, threshold and ceiling: a second crossing of the
 // same threshold inserts nothing. The id is derived from the key.
 const insertAlert = `
-INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit)
+INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit, passed_by)
 SELECT encode(sha256(convert_to(concat_ws('/', namespace, pool, window_start, $4::int, ceiling), 'UTF8')), 'hex'),
-       namespace, pool, window_start, $4::int, ceiling, used + reserved, $5
+       namespace, pool, window_start, $4::int, ceiling, used + reserved, $5, $7
 FROM runner.pools WHERE namespace = $1 AND pool = $2 AND window_start = $3 AND used * 100 >= ceiling * $6::int
 ON CONFLICT DO NOTHING`
 
@@ -155,7 +155,7 @@ WITH gone AS (
     DELETE FROM runner.reservations WHERE run_id = $1 AND seq = $2 AND epoch = $3 AND pool = $4
     RETURNING namespace, pool, window_start, amount)
 UPDATE runner.pools p SET reserved = p.reserved - gone.amount,
-    used = p.used + CASE p.unit WHEN 'micro_usd' THEN $6::bigint WHEN 'modelCalls' THEN $7::bigint WHEN 'toolCalls' THEN $8::bigint ELSE $5::bigint END
+    used = p.used + CASE p.unit WHEN 'micro_usd' THEN $6::bigint WHEN 'modelCalls' THEN $7::bigint WHEN 'toolCalls' THEN $8::bigint WHEN 'steps' THEN $9::bigint ELSE $5::bigint END
 FROM gone WHERE (p.namespace, p.pool, p.window_start) = (gone.namespace, gone.pool, gone.window_start)
 RETURNING p.window_start`
 
@@ -164,7 +164,7 @@ func settle(ctx context.Context, tx pgx.Tx, st runner.Settlement) error {
 	for _, p := range pools {
 		var window string
 		err := tx.QueryRow(ctx, settleOne, string(st.RunID), st.Seq, st.Epoch, p.Name,
-			st.Used.Tokens, st.Used.MicroUSD, st.Used.ModelCalls, st.Used.ToolCalls).Scan(&window)
+			st.Used.Tokens, st.Used.MicroUSD, st.Used.ModelCalls, st.Used.ToolCalls, st.Used.Steps).Scan(&window)
 		if errors.Is(err, pgx.ErrNoRows) {
 			continue // settled before
 		}
@@ -172,7 +172,7 @@ func settle(ctx context.Context, tx pgx.Tx, st runner.Settlement) error {
 			return fmt.Errorf("settle pool %s: %w", p.Name, err)
 		}
 		for _, percent := range p.Budget.AlertAt {
-			if _, err := tx.Exec(ctx, insertAlert, st.Namespace, p.Name, window, percent, p.Unit(), percent); err != nil {
+			if _, err := tx.Exec(ctx, insertAlert, st.Namespace, p.Name, window, percent, p.Unit(), percent, string(st.RunID)); err != nil {
 				return fmt.Errorf("alert of pool %s: %w", p.Name, err)
 			}
 		}
@@ -223,7 +223,7 @@ func (s *Store) PausedFor(ctx context.Context, namespace, pool string, limit int
 }
 
 const dueAlerts = `
-SELECT alert_id, namespace, pool, window_start, percent, ceiling, used, unit, at, announce_count
+SELECT alert_id, namespace, pool, window_start, percent, ceiling, used, unit, at, announce_count, coalesce(passed_by, '')
 FROM runner.alerts WHERE announced_at IS NULL AND next_announce_at <= clock_timestamp() ORDER BY at LIMIT $1`
 
 // DueAlerts lists alerts that were not published yet, for the announce relay.
@@ -235,12 +235,14 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) ([]events.Message, err
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (events.Message, error) {
 		var a events.BudgetAlert
 		var count int
-		if err := row.Scan(&a.ID, &a.Namespace, &a.Pool, &a.Window, &a.Percent, &a.Limit, &a.Used, &a.Unit, &a.At, &count); err != nil {
+		if err := row.Scan(&a.ID, &a.Namespace, &a.Pool, &a.Window, &a.Percent, &a.Limit, &a.Used, &a.Unit, &a.At, &count, &a.PassedBy); err != nil {
 			return events.Message{}, err
 		}
 		a.At = a.At.UTC()
 		if strings.HasPrefix(a.Pool, ownPrefix) {
 			a.RunID = events.RunID(a.Window)
+		} else if id, ok := runner.FlowOfPool(a.Pool); ok {
+			a.RunID = id
 		}
 		id := "alert:" + a.ID
 		return events.Message{Subject: events.EventSubject("budget", a.ID), MsgID: pg.AnnounceID(id, count), ID: id, Source: "/services/runner",
