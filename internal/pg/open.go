@@ -32,8 +32,6 @@ const (
 	connectTimeout  = 5 * time.Second
 	// openTimeout bounds how long Open waits for a Postgres that is starting.
 	openTimeout = 30 * time.Second
-	// acquireTimeout bounds the wait for a connection of the pool in InTx.
-	acquireTimeout = 5 * time.Second
 )
 
 // ErrUnsafe is wrapped by Open's error when the server would lose commits that
@@ -47,6 +45,8 @@ var ErrUnsafe = errors.New("unsafe database setting")
 // those that ask for it with [Prepared]. No session setting is made: the statement
 // and idle time limits hang on the roles, which the base migration sets. So
 // PgBouncer in transaction mode may stand between.
+//
+// Nothing waits longer than five seconds for a connection of the pool (ErrBusy).
 func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(c.URL.Reveal())
 	if err != nil {
@@ -59,7 +59,7 @@ func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	pc.MaxConnLifetimeJitter = pc.MaxConnLifetime / 10
 	pc.PingTimeout = 2 * time.Second
 	c.apply(pc.ConnConfig)
-	pc.ConnConfig.Tracer = c.Tracer
+	pc.ConnConfig.Tracer = bounded(c.Tracer)
 
 	wait, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()

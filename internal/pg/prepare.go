@@ -15,7 +15,7 @@ import (
 // hands it all of the service's queries. Parsing checks names and types; whether
 // a role may run a query shows only when it runs.
 func PrepareAll(ctx context.Context, pool *pgxpool.Pool, queries map[string]string) error {
-	conn, err := acquire(ctx, pool)
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -122,7 +123,9 @@ func TestInTx_CancelledRollsBack(t *testing.T) {
 	}
 }
 
-func TestInTx_BusyPool(t *testing.T) {
+// With every connection taken, a transaction and a single statement alike give up
+// after a while and say what is missing; whose time is over first is told that.
+func TestCaseC09_EveryWaitForAConnectionEnds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	for range db.Pool.Config().MaxConns {
@@ -133,12 +136,40 @@ func TestInTx_BusyPool(t *testing.T) {
 		defer c.Release()
 	}
 	begin := time.Now()
-	err := pg.InTx(t.Context(), db.Pool, func(pgx.Tx) error { return nil })
-	if !errors.Is(err, pg.ErrBusy) || !pg.Transient(err) {
-		t.Errorf("error = %v, want ErrBusy, transient", err)
+	ways := map[string]func() error{
+		"a transaction": func() error { return pg.InTx(t.Context(), db.Pool, func(pgx.Tx) error { return nil }) },
+		"a statement":   func() error { _, err := db.Pool.Exec(t.Context(), "SELECT 1"); return err },
+		"a query":       func() error { return db.Pool.QueryRow(t.Context(), "SELECT 1").Scan(new(int)) },
 	}
-	if took := time.Since(begin); took > 7*time.Second {
-		t.Errorf("gave up after %v", took)
+	errs := make(chan error, len(ways))
+	for name, way := range ways {
+		go func() {
+			err := way()
+			if !errors.Is(err, pg.ErrBusy) || !pg.Transient(err) || !strings.Contains(err.Error(), "--database-max-conns") {
+				err = fmt.Errorf("%s: error = %w, want ErrBusy, transient, with what to do", name, err)
+			} else {
+				err = nil
+			}
+			errs <- err
+		}()
+	}
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := db.Pool.Exec(short, "SELECT 1"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pg.ErrBusy) {
+		t.Errorf("error = %v, want the caller's deadline", err)
+	}
+	for range ways {
+		select {
+		case err := <-errs:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("something waits for ever")
+		}
+	}
+	if took := time.Since(begin); took < 4*time.Second {
+		t.Errorf("gave up after %v already", took)
 	}
 }
 

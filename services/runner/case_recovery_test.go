@@ -11,39 +11,68 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/runner"
 )
 
-// Ten runs, two workers with three slots each, and a call that is longer than a
-// message is kept for somebody who says nothing: no call is made twice and
-// both workers have work.
+// Ten runs, two workers with three slots each, and calls that are longer than a
+// message is kept for somebody who says nothing: no call is made twice, both workers
+// have work, and neither holds what it does not work on: a third one gets the rest
+// while all the others still think.
 func TestCaseC02_LongCallsOfManyRuns(t *testing.T) {
 	r := newRig(t)
-	m := &script{answer: func(context.Context, runner.Request, int) (runner.Answer, error) {
-		time.Sleep(2600 * time.Millisecond)
+	var ids []events.RunID
+	release := make(chan struct{})
+	m := &script{answer: func(ctx context.Context, _ runner.Request, _ int) (runner.Answer, error) {
+		select {
+		case <-release:
+		case <-ctx.Done():
+			return runner.Answer{}, context.Cause(ctx)
+		}
 		return said("slow"), nil
 	}}
 	slots := func(c *runner.Config) { c.ModelSlots = 3 }
 	r.worker(m, slots)
 	r.worker(m, slots)
-	var ids []events.RunID
 	for range 10 {
 		ids = append(ids, r.start(events.KindAgent, "clerk", `{}`))
 	}
+	thinking := func(n int) {
+		t.Helper()
+		r.eventually(fmt.Sprintf("%d runs are in the model", n), func() bool {
+			all := 0
+			for _, id := range ids {
+				all += m.count(id)
+			}
+			return all == n
+		}, func() string { return r.journalText(ids[0]) })
+	}
+	thinking(6)
+	r.eventually("the others are handled and wait for a slot", func() bool {
+		lag, err := r.bus.Lag(t.Context(), events.StreamRuns, events.ConsumerRunner)
+		return err == nil && int(lag.Pending+lag.AckPending) == r.count(`SELECT count(*) FROM runner.runs WHERE claim_cause LIKE 'start:%'`)
+	}, func() string { return r.journalText(ids[9]) })
+	r.worker(m, slots)
+	thinking(9)
+	held := time.Now()
+	for time.Since(held) < bus.AckWait+600*time.Millisecond {
+		thinking(9)
+	}
+	close(release)
 	for _, id := range ids {
 		r.reaches(id, events.StatusCompleted)
-	}
-	by := map[string]int{}
-	for _, id := range ids {
 		if n := m.count(id); n != 1 {
 			t.Errorf("run %s: %d model calls, want 1", id, n)
 		}
+	}
+	by := map[string]int{}
+	for _, id := range ids {
 		by[r.journal(id)[1].Worker]++
 	}
-	if len(by) != 2 {
-		t.Errorf("work was done by %v, want both workers", by)
+	if len(by) != 3 {
+		t.Errorf("work was done by %v, want all three workers", by)
 	}
 	if n := r.count(`SELECT sum(attempts) FROM runner.v_runs`); n != 0 {
 		t.Errorf("%d takeovers of living workers", n)
@@ -73,12 +102,20 @@ func TestCaseC04_PoisonKillsEveryRunner(t *testing.T) {
 	for _, wait := range dead {
 		wait()
 	}
-	m := &script{answer: func(context.Context, runner.Request, int) (runner.Answer, error) { return said("cured"), nil }}
+	attempts := `SELECT attempts FROM runner.v_runs WHERE run_id = '` + string(poison) + `'`
+	resumed := -1
+	m := &script{answer: func(context.Context, runner.Request, int) (runner.Answer, error) {
+		resumed = r.count(attempts)
+		return said("cured"), nil
+	}}
 	r.worker(m)
 	r.reaches(poison, events.StatusAttention)
 	rows := r.journal(poison)
 	if last := rows[len(rows)-1]; last.Kind != events.FactAttention || !strings.Contains(string(last.Data), `"code":"lost_workers"`) {
 		t.Errorf("parked by %s %s", last.Kind, last.Data)
+	}
+	if n := r.count(attempts); n != 5 {
+		t.Errorf("the parked run shows %d lost workers, want 5", n)
 	}
 	if n := m.count(poison); n != 0 {
 		t.Errorf("%d model calls after five processes were lost", n)
@@ -90,6 +127,9 @@ func TestCaseC04_PoisonKillsEveryRunner(t *testing.T) {
 	r.reaches(poison, events.StatusCompleted)
 	if n := m.count(poison); n != 1 {
 		t.Errorf("%d model calls after the resume, want 1", n)
+	}
+	if resumed != 0 {
+		t.Errorf("the resumed run still counts %d lost workers", resumed)
 	}
 	r.consistent(append(others, poison)...)
 }

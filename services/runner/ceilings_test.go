@@ -56,6 +56,33 @@ func TestCaseH01_CallsOfOneAnswerStayUnderTheLimit(t *testing.T) {
 	}
 }
 
+// Of 5,000 calls in one answer 256 are made, and the model reads of each other that
+// it was not, in few words, whatever it is.
+func TestCaseC10_CallsOfOneAnswerAreBounded(t *testing.T) {
+	t.Parallel()
+	s, plan := capped(t, spec.AgentBudget{ToolCalls: 100_000, ModelCalls: 100})
+	calls := make([]string, 5000)
+	for i := range calls {
+		calls[i] = "look {}"
+		if i%2 == 1 && i >= 256 {
+			calls[i] = "nothing_like_it {"
+		}
+	}
+	s = must(t)(DecideAnswer(s, plan, asked(calls...), Claimed{}, testTime))
+	sent, refused := 0, 0
+	for _, c := range s.CallsInOrder(0) {
+		switch {
+		case c.State == callSent:
+			sent++
+		case c.Done != nil && c.Problem != nil && c.Problem.Code == "too_many_calls" && len(c.Problem.Message) < 200:
+			refused++
+		}
+	}
+	if sent != 256 || refused != 5000-256 || s.ToolCalls != 256 {
+		t.Errorf("%d sent, %d refused, %d counted; want 256, 4744 and 256", sent, refused, s.ToolCalls)
+	}
+}
+
 // The next call begins when all that it may use is left, and not before.
 func TestCeilings_AskForWhatTheCallMayUse(t *testing.T) {
 	t.Parallel()

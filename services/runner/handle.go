@@ -100,7 +100,7 @@ func (s *Service) parkOn(ctx context.Context, id events.RunID, cause string, err
 		if parkErr != nil {
 			return errors.Join(err, parkErr)
 		}
-		c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: cause, CancelledAt: cancelMoment(l)}
+		c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: cause, CancelledAt: cancelMoment(l), Waits: true}
 		if l.Claim.Worker == s.worker {
 			c.Claim, c.Guard = ClaimClear, l.Claim
 		}
@@ -498,7 +498,7 @@ func (s *Service) park(ctx context.Context, l Loaded, plan *Plan, by Claimed, he
 	if err != nil {
 		return err
 	}
-	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: by.Cause, CancelledAt: cancelMoment(l)}
+	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: by.Cause, CancelledAt: cancelMoment(l), Waits: true}
 	if held {
 		c.Claim, c.Guard = ClaimClear, Claim{Worker: s.worker, Epoch: by.Epoch}
 	}

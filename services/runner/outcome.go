@@ -14,6 +14,10 @@ const (
 	maxTruncated = 3  // whose calls were cut at the output limit
 	maxUnusable  = 5  // none of whose calls could be made as it was written
 	maxPauses    = 20 // that the provider paused
+
+	// maxCalls of one answer are made: what is open is copied and compared with each
+	// result that comes in.
+	maxCalls = 256
 )
 
 // blank reports whether a whole answer has nothing in it. Such an answer is

@@ -44,7 +44,8 @@ type Commit struct {
 	CancelledAt time.Time
 	Settle      *Settlement
 	Alerts      []Alert // of the run's own ceilings, each told once
-	// Waits says that the commit is no progress: lost workers stay counted.
+	// Waits says that the commit is no progress: lost workers stay counted, so that
+	// people see how often a parked run was tried. Its resume counts from none again.
 	Waits bool
 }
 

@@ -159,7 +159,7 @@ WITH run AS (
         claim_epoch = CASE $26 WHEN 1 THEN claim_epoch + 1 ELSE claim_epoch END,
         claim_cause = CASE $26 WHEN 1 THEN $28 WHEN 2 THEN NULL ELSE claim_cause END,
         claim_at = CASE $26 WHEN 1 THEN clock_timestamp() WHEN 2 THEN NULL ELSE claim_at END,
-        attempts = CASE WHEN $29 > 0 AND NOT $36 THEN 0 ELSE attempts END,
+        attempts = CASE WHEN $36 THEN 0 ELSE attempts END,
         updated_at = clock_timestamp(),
         ended_at = CASE WHEN $30::boolean THEN clock_timestamp() ELSE ended_at END,
         cancelled_at = coalesce(cancelled_at, $31),
@@ -206,7 +206,7 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	heard, unread := st.Heard()
 	args := append(commitArgs(c),
 		st.Status(), st.Waiting(), jsonText(st.Ending.Output), problemText(whyNot(st)), pausedFor(st), st.ModelCalls, st.ToolCalls, st.Usage.Total(),
-		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq, readerOf(c.Facts), st.Cost, st.CostGuess, c.Waits, heard, unread)
+		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq, readerOf(c.Facts), st.Cost, st.CostGuess, countsAnew(c), heard, unread)
 	// The run stops owing a call that nobody has begun: it may wait for a pool.
 	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall()
 	if c.Settle == nil && !leaves && len(c.Alerts) == 0 {
@@ -244,6 +244,13 @@ func conflict(id events.RunID, err error) error {
 		return fmt.Errorf("commit run %s: %w", id, err)
 	}
 	return nil
+}
+
+// countsAnew reports whether lost workers are counted from none again: after
+// progress of the claim's owner, and when a person lets a parked run go on.
+func countsAnew(c runner.Commit) bool {
+	resumed := c.Before.Attention != nil && c.After.Attention == nil && c.After.End == ""
+	return resumed || c.Guard.Epoch > 0 && !c.Waits
 }
 
 // readerOf is the oldest reader that understands all of facts.
