@@ -19,6 +19,7 @@ type DataCommands struct {
 	Apply      ApplyCmd      `cmd:"" group:"work" help:"Store definitions (agents, tools, flows, ...) from YAML files."`
 	Runs       RunsCmd       `cmd:"" group:"work" help:"Start, watch and steer runs."`
 	Approvals  ApprovalsCmd  `cmd:"" group:"work" help:"See what waits for a person, and decide it."`
+	Notices    NoticesCmd    `cmd:"" group:"work" help:"See what people were told in channels."`
 	Effects    EffectsCmd    `cmd:"" group:"work" help:"Read the ledger of side effects and settle doubts."`
 	Stop       StopCmd       `cmd:"" group:"work" help:"The emergency stop: let no new write leave."`
 	Start      StartCmd      `cmd:"" group:"work" help:"End a stop, or list what is stopped."`

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/catalog"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
+	"github.com/holdfast-run/holdfast/services/approvals"
 	"github.com/holdfast-run/holdfast/services/runner"
 	"github.com/holdfast-run/holdfast/services/tools"
 	"github.com/holdfast-run/holdfast/services/trigger"
@@ -194,6 +195,22 @@ func (d startDefinitions) schedule(ctx context.Context, v catalog.Version) (trig
 		return trigger.Schedule{}, err
 	}
 	return trigger.ScheduleOf(v.Namespace, v.Name, v.Digest, s, err), nil
+}
+
+// channelDefinitions reads channels for the approvals service.
+type channelDefinitions struct{ catalog *catalog.Catalog }
+
+// channel is what the name of a channel means now.
+func (d channelDefinitions) channel(ctx context.Context, namespace, name string) (*spec.Channel, error) {
+	v, err := d.catalog.Current(ctx, namespace, spec.KindChannel, name)
+	var c *spec.Channel
+	if err == nil {
+		c, err = d.catalog.Channel(ctx, namespace, v.Digest)
+	}
+	if hopeless(err) {
+		err = fmt.Errorf("%w: %w", approvals.ErrNoChannel, err)
+	}
+	return c, err
 }
 
 // hopeless reports whether trying again to read a definition cannot help.

@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"os"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-run/holdfast/internal/bus"
+	"github.com/holdfast-run/holdfast/internal/catalog"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/approvals"
 	"github.com/holdfast-run/holdfast/services/approvals/httpapi"
+	"github.com/holdfast-run/holdfast/services/approvals/notify"
 	"github.com/holdfast-run/holdfast/services/approvals/postgres"
 )
 
@@ -22,16 +25,30 @@ func (p *process) addApprovals() {
 		pool     *pgxpool.Pool
 		announce *postgres.Announcer
 		svc      *approvals.Service
+		notifier *approvals.Notifier
 	)
 	p.pool("approvals", &pool)
 	p.part("approvals-relay", func(context.Context) (lifecycle.Service, error) {
 		announce = postgres.New(pool).NewAnnouncer(p.bus.Publish)
 		return runs("approvals-relay", announce.Run), nil
 	})
+	p.part("approvals-notices", func(context.Context) (lifecycle.Service, error) {
+		out, err := p.egress()
+		if err != nil {
+			return nil, err
+		}
+		notifier = approvals.NewNotifier(approvals.NotifierDeps{
+			Notices:    postgres.New(pool),
+			Channels:   notify.All(notify.Config{Egress: out, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}),
+			Definition: channelDefinitions{catalog.New(pool)}.channel,
+			Log:        p.log.With(telemetry.KeyService, "approvals"),
+		})
+		return runs("approvals-notices", notifier.Run), nil
+	})
 	p.part("approvals", func(context.Context) (lifecycle.Service, error) {
 		store := postgres.New(pool)
 		svc = approvals.New(approvals.Config{}, approvals.Deps{
-			Inbox: store, Decider: store, Reader: store, Announce: announce,
+			Inbox: store, Decider: store, Reader: store, Announce: announce, Notifier: notifier,
 			Log: p.log.With(telemetry.KeyService, "approvals"),
 		})
 		httpapi.Register(p.door("approvals", pool), svc)

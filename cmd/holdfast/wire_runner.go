@@ -50,6 +50,9 @@ func (p *process) addRunner() {
 	p.part("runner-alerts", func(context.Context) (lifecycle.Service, error) {
 		return runs("runner-alerts", store.Alerts(p.bus.Publish, p.log.With(telemetry.KeyService, "runner")).Run), nil
 	})
+	p.part("runner-notices", func(context.Context) (lifecycle.Service, error) {
+		return runs("runner-notices", store.Notices(p.bus.Publish, p.log.With(telemetry.KeyService, "runner")).Run), nil
+	})
 	p.part("runner-inbox", func(context.Context) (lifecycle.Service, error) {
 		return inbox.New(p.bus, svc, p.services.Runner, store, beat.Holding), nil
 	})

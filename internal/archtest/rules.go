@@ -83,8 +83,7 @@ var rules = map[string]rule{
 	"services/tools":           domain(),
 	"services/tools/kind":      adapter("tools", []string{"internal/egress", "internal/stdwebhooks", "internal/watchdog"}, "golang.org/x/net/html", "github.com/modelcontextprotocol/go-sdk"),
 	"services/approvals":       domain(),
-	"services/approvals/notify": adapter("approvals", []string{"internal/egress"},
-		"github.com/wneessen/go-mail"),
+	"services/approvals/notify": adapter("approvals", []string{"internal/egress", "internal/stdwebhooks"}),
 	"services/console": domain(),
 
 	"web":          {},

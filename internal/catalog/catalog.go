@@ -293,3 +293,8 @@ func (c *Catalog) Budget(ctx context.Context, namespace string, digest events.Di
 func (c *Catalog) MCPServer(ctx context.Context, namespace string, digest events.Digest) (*spec.MCPServer, error) {
 	return decoded(ctx, c, namespace, spec.KindMCPServer, digest, func(d *spec.Document) *spec.MCPServer { return d.MCPServer })
 }
+
+// Channel returns a version of a channel.
+func (c *Catalog) Channel(ctx context.Context, namespace string, digest events.Digest) (*spec.Channel, error) {
+	return decoded(ctx, c, namespace, spec.KindChannel, digest, func(d *spec.Document) *spec.Channel { return d.Channel })
+}

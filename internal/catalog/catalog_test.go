@@ -153,7 +153,8 @@ func TestGet_EveryKind(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no example: %v", err)
 	}
-	texts := []string{"apiVersion: holdfast/v1\nkind: MCPServer\nmetadata: {name: files}\nspec: {stdio: {command: files}}\n"}
+	texts := []string{"apiVersion: holdfast/v1\nkind: MCPServer\nmetadata: {name: files}\nspec: {stdio: {command: files}}\n",
+		"apiVersion: holdfast/v1\nkind: Channel\nmetadata: {name: ops}\nspec: {slack: {webhook: {env: OPS_HOOK}}}\n"}
 	for _, p := range paths {
 		text, err := os.ReadFile(p)
 		if err != nil {
@@ -191,6 +192,9 @@ func TestGet_EveryKind(t *testing.T) {
 				name, err = x.Name, e
 			case spec.KindMCPServer:
 				x, e := f.MCPServer(ctx, "default", d.Digest)
+				name, err = x.Name, e
+			case spec.KindChannel:
+				x, e := f.Channel(ctx, "default", d.Digest)
 				name, err = x.Name, e
 			}
 			if err != nil || name != d.Name {

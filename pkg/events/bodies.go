@@ -21,6 +21,7 @@ const (
 	TypeControlTool     = "holdfast.tool.control.v1"
 	TypeAskApproval     = "holdfast.approval.ask.v1"
 	TypeWithdraw        = "holdfast.approval.withdraw.v1"
+	TypeNotify          = "holdfast.approval.notify.v1"
 	TypeRunEvent        = "holdfast.event.run.v1"
 	TypeBudgetAlert     = "holdfast.event.budget_alert.v1"
 	TypeStartRequest    = "holdfast.in.start.v1"
@@ -70,7 +71,8 @@ type SharedCeiling struct {
 	Limit      int64  `json:"limit"` // in micro-units: 400 tokens are 400000000, 2.5 dollars 2500000
 	OnExceeded string `json:"on_exceeded"`
 	// Since is what wall time is counted from.
-	Since *time.Time `json:"since,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+	Channel string     `json:"channel,omitempty"` // the Channel that is told of its alerts
 }
 
 // StartRun asks the runner for a run. Its ID (the cause) is "start:<run id>".

@@ -22,6 +22,7 @@ func Types() []MessageType {
 		{TypeToolCompleted, StreamRuns, []string{"hf.run.<run id>.tool_completed"}, "tool:<call id>:<status>:<epoch>", "tools", "runner", body[ToolCompleted]},
 		{TypeAskApproval, StreamApprovals, []string{"hf.approval.<approval id>.ask"}, "ask:<approval id>", "runner", "approvals", body[AskApproval]},
 		{TypeWithdraw, StreamApprovals, []string{"hf.approval.<approval id>.withdraw"}, "withdraw:<approval id>", "runner", "approvals", body[WithdrawApproval]},
+		{TypeNotify, StreamApprovals, []string{"hf.approval.<notice id>.notify"}, "notify:<notice id>", "runner", "approvals", body[Notice]},
 		{TypeApprovalDecided, StreamRuns, []string{"hf.run.<run id>.approval_decided"}, "decision:<approval id>", "approvals", "runner", body[ApprovalDecision]},
 		{TypeChildCompleted, StreamRuns, []string{"hf.run.<parent run id>.child_completed"}, "child:<child run id>", "runner", "runner", body[ChildCompleted]},
 		{TypeTimerFired, StreamRuns, []string{"hf.run.<run id>.timer_fired"}, "timer:<run id>:<timer>", "runner", "runner", body[TimerFired]},

@@ -29,7 +29,8 @@ type Agent struct {
 	Callback  *Callback   `json:"callback,omitempty"` // nil: a start may name none
 	// Priority is one of events.Priorities, or empty: batch for runs of schedules,
 	// interactive for others.
-	Priority string `json:"priority,omitempty"`
+	Priority string  `json:"priority,omitempty"`
+	Notify   *Notify `json:"notify,omitempty"` // nil: nobody is told
 }
 
 // AgentBudget holds the ceilings of one run. Zero means no ceiling, but for
@@ -76,6 +77,7 @@ func (a *Agent) check(d *decoder, s spot) {
 	a.Callback.check(d, s.at("callback"))
 	a.Output.check(d, s.at("output"))
 	d.priority(s.at("priority"), a.Priority)
+	a.Notify.check(d, s.at("notify"))
 	d.nameList(s.at("budget", "pools"), a.Budget.Pools, 10)
 	d.between(s.at("maxTokens"), a.MaxTokens, 0, 1_000_000)
 	d.between(s.at("budget", "toolCalls"), a.Budget.ToolCalls, 0, 1_000_000)
@@ -97,7 +99,7 @@ func (a *Agent) References() []Reference {
 	for i, p := range a.Budget.Pools {
 		refs = append(refs, Reference{Kind: KindBudget, Name: p, Field: fmt.Sprintf("spec.budget.pools[%d]", i)})
 	}
-	return refs
+	return append(refs, a.Notify.references()...)
 }
 
 // FirstMessage is the first user message of a run: the prompt with the input

@@ -32,6 +32,8 @@ type Budget struct {
 	// Default 80 and 100.
 	AlertAt    []int64 `json:"alertAt"`
 	OnExceeded string  `json:"onExceeded"` // OnExceededPause (default), OnExceededFail or OnExceededAlert
+	// Channel is the name of the Channel that is told of each alert; none by default.
+	Channel string `json:"channel,omitempty"`
 }
 
 // Window is one day of a budget by the wall clock of a time zone.
@@ -73,6 +75,9 @@ func (b *Budget) check(d *decoder, s spot) {
 	if len(b.AlertAt) > 20 {
 		d.fail(s.at("alertAt"), "has %d items; at most 20 are allowed", len(b.AlertAt))
 	}
+	if b.Channel != "" {
+		d.name(s.at("channel"), b.Channel)
+	}
 	if b.Window != nil {
 		w := s.at("window")
 		d.require(w.at("timeZone"), b.Window.TimeZone != "", "a zone like \"America/New_York\" or \"UTC\"")
@@ -82,8 +87,8 @@ func (b *Budget) check(d *decoder, s spot) {
 	}
 }
 
-// References is empty: a budget needs nothing beside it.
-func (b *Budget) References() []Reference { return nil }
+// References is the channel that is told.
+func (b *Budget) References() []Reference { return channelReference("channel", b.Channel) }
 
 // Start is when the window that holds t began and its name: the date of its
 // first day, with the hour and the name of the part where it has parts. For a budget

@@ -28,15 +28,18 @@ const (
 	KindBudget   = "budget"
 	// KindMCPServer is a server of tools.
 	KindMCPServer = "mcpserver"
+	// KindChannel is where people are told something.
+	KindChannel = "channel"
 )
 
 // Kinds lists every kind.
-var Kinds = []string{KindAgent, KindFlow, KindTool, KindModel, KindWebhook, KindSchedule, KindBudget, KindMCPServer}
+var Kinds = []string{KindAgent, KindFlow, KindTool, KindModel, KindWebhook, KindSchedule, KindBudget, KindMCPServer, KindChannel}
 
 // kindNames maps the kind of a document to the kind of the catalog.
 var kindNames = map[string]string{
 	"Agent": KindAgent, "Flow": KindFlow, "Tool": KindTool, "Model": KindModel,
 	"Webhook": KindWebhook, "Schedule": KindSchedule, "Budget": KindBudget, "MCPServer": KindMCPServer,
+	"Channel": KindChannel,
 }
 
 // Metadata names a definition. Namespace is empty on what was decoded from a
@@ -73,6 +76,7 @@ type Document struct {
 	Schedule  *Schedule
 	Budget    *Budget
 	MCPServer *MCPServer
+	Channel   *Channel
 }
 
 // Reference is a definition that another one names.
@@ -103,6 +107,7 @@ var (
 	_ definition = (*Schedule)(nil)
 	_ definition = (*Budget)(nil)
 	_ definition = (*MCPServer)(nil)
+	_ definition = (*Channel)(nil)
 )
 
 func (doc *Document) blank(kind string) definition {
@@ -128,6 +133,9 @@ func (doc *Document) blank(kind string) definition {
 	case KindMCPServer:
 		doc.MCPServer = &MCPServer{}
 		return doc.MCPServer
+	case KindChannel:
+		doc.Channel = &Channel{}
+		return doc.Channel
 	}
 	doc.Budget = &Budget{}
 	return doc.Budget

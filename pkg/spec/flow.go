@@ -25,7 +25,8 @@ type Flow struct {
 	Callback *Callback `json:"callback,omitempty"`
 	// Priority is as an agent's, and holds for what the flow starts: what is below a
 	// batch run is batch.
-	Priority string `json:"priority,omitempty"`
+	Priority string  `json:"priority,omitempty"`
+	Notify   *Notify `json:"notify,omitempty"` // nil: nobody is told
 }
 
 // Step does one thing, once or for each item of a list: it runs an agent or
@@ -93,6 +94,7 @@ func (f *Flow) Step(name string) *Step {
 func (f *Flow) check(d *decoder, s spot) {
 	f.Callback.check(d, s.at("callback"))
 	d.priority(s.at("priority"), f.Priority)
+	f.Notify.check(d, s.at("notify"))
 	f.Budget.check(d, s.at("budget"))
 	steps := s.at("steps")
 	d.require(steps, len(f.Steps) > 0, "at least one step")

@@ -142,3 +142,8 @@ func DecodeBudget(body json.RawMessage) (*Budget, error) {
 func DecodeMCPServer(body json.RawMessage) (*MCPServer, error) {
 	return decodeKind(body, KindMCPServer, func(d *Document) *MCPServer { return d.MCPServer })
 }
+
+// DecodeChannel reads the stored body of a channel.
+func DecodeChannel(body json.RawMessage) (*Channel, error) {
+	return decodeKind(body, KindChannel, func(d *Document) *Channel { return d.Channel })
+}

@@ -33,6 +33,8 @@ type bench struct {
 	bus     *bus.Bus
 	service *approvals.Service
 	relay   *postgres.Announcer
+	notices *approvals.Notifier
+	book    *book // of channels
 	url     string
 	runner  *runner
 }
@@ -59,8 +61,10 @@ func build(t testing.TB, database config.Secret, bus *bus.Bus) *bench {
 	store := postgres.New(pool)
 	b := &bench{t: t, bus: bus, relay: store.NewAnnouncer(bus.Publish)}
 	b.relay.Log = bustest.Log(t)
+	b.book = &book{}
+	b.notices = approvals.NewNotifier(approvals.NotifierDeps{Notices: store, Channels: channels(b.book), Definition: b.book.channel, Log: bustest.Log(t)})
 	b.service = approvals.New(approvals.Config{}, approvals.Deps{
-		Inbox: store, Decider: store, Reader: store, Announce: b.relay, Log: bustest.Log(t),
+		Inbox: store, Decider: store, Reader: store, Announce: b.relay, Notifier: b.notices, Log: bustest.Log(t),
 	})
 	d := door.New(door.Config{Title: "approvals", Version: "test", Log: bustest.Log(t), Verifier: authn.Static{
 		"ann": {Name: "ann", Namespace: "default", Role: authn.Approver},
@@ -90,6 +94,7 @@ func (b *bench) start() {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = b.service.Run(ctx) })
 	wg.Go(func() { _ = b.relay.Run(ctx) })
+	wg.Go(func() { _ = b.notices.Run(ctx) })
 	b.t.Cleanup(func() {
 		_ = c.Stop(ctx)
 		cancel()

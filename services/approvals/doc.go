@@ -1,9 +1,10 @@
 // Package approvals asks people and keeps their answers.
 //
-// It consumes APPROVALS (ask, withdraw) with the durable "approvals", takes
+// It consumes APPROVALS (ask, withdraw, notify) with the durable "approvals", takes
 // decisions through its HTTP door and publishes RUNS approval_decided. It owns
 // the Postgres schema approvals: requests, decisions (an audit of every attempt,
-// also of those that lost) and rejected messages.
+// also of those that lost), notices and rejected
+// messages.
 //
 // It guarantees that a request ends exactly once, by one conditional write under
 // the database clock: a decision, an expiry or a withdrawal, whichever commits

@@ -23,6 +23,8 @@ func (s *Service) Handle(ctx context.Context, m events.Received) error {
 		return s.ask(ctx, m)
 	case events.TypeWithdraw:
 		return s.withdraw(ctx, m)
+	case events.TypeNotify:
+		return s.notice(ctx, m)
 	}
 	return fault.Terminal("unknown_type", fmt.Errorf("approvals cannot handle messages of type %q", m.Type))
 }
@@ -134,4 +136,20 @@ func (s *Service) withdraw(ctx context.Context, m events.Received) error {
 func (s *Service) Reject(ctx context.Context, m events.Received, code string, err error) error {
 	s.log.ErrorContext(ctx, "approval message rejected", telemetry.KeyMessageID, m.ID, telemetry.KeyCode, code, telemetry.KeyErr, err)
 	return s.inbox.Reject(ctx, m, code, err)
+}
+
+// notice keeps what people are to be told and has it sent.
+func (s *Service) notice(ctx context.Context, m events.Received) error {
+	var n events.Notice
+	if err := events.Decode(m.Message, &n); err != nil {
+		return fault.Terminal("decode", err)
+	}
+	if !events.ValidToken(string(n.NoticeID)) || n.Namespace == "" || n.Channel == "" || n.Reason == "" || n.RunID != "" && !n.RunID.Valid() {
+		return fault.Terminal("invalid", fmt.Errorf("notice %s: it names no notice, namespace, channel or reason", m.ID))
+	}
+	if err := s.inbox.Notice(ctx, n); err != nil {
+		return fmt.Errorf("keep notice %s: %w", n.NoticeID, err)
+	}
+	s.notifier.Kick()
+	return nil
 }

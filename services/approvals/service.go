@@ -26,6 +26,7 @@ type Deps struct {
 	Decider  Decider
 	Reader   Reader
 	Announce Announcer
+	Notifier *Notifier // nil: another process sends
 	Log      *slog.Logger
 }
 
@@ -38,6 +39,7 @@ type Service struct {
 	decider    Decider
 	reader     Reader
 	announce   Announcer
+	notifier   *Notifier
 	log        *slog.Logger
 }
 
@@ -50,7 +52,7 @@ func New(c Config, d Deps) *Service {
 	}
 	return &Service{
 		sweepEvery: c.SweepEvery, inbox: d.Inbox, decider: d.Decider, reader: d.Reader,
-		announce: d.Announce, log: d.Log,
+		announce: d.Announce, notifier: d.Notifier, log: d.Log,
 	}
 }
 
@@ -95,6 +97,11 @@ func (s *Service) Get(ctx context.Context, namespace string, id events.ApprovalI
 // List returns requests, newest first.
 func (s *Service) List(ctx context.Context, f Filter) ([]Request, error) {
 	return s.reader.List(ctx, f)
+}
+
+// Notices returns notices, newest first.
+func (s *Service) Notices(ctx context.Context, f NoticeFilter) ([]Notice, error) {
+	return s.reader.Notices(ctx, f)
 }
 
 // Name is "approvals".

@@ -32,6 +32,8 @@ type Inbox interface {
 	// Withdraw ends a pending request, marks a person's decision as unused, or
 	// remembers the withdrawal for an ask that has not come yet. Idempotent.
 	Withdraw(ctx context.Context, w Withdrawal) error
+	// Notice keeps what people are to be told. Idempotent.
+	Notice(ctx context.Context, n events.Notice) error
 	// Reject keeps a message that can never be handled.
 	Reject(ctx context.Context, m events.Received, code string, err error) error
 }
@@ -63,10 +65,28 @@ type Position struct {
 	ID        events.ApprovalID `json:"i"`
 }
 
-// Reader shows requests.
+// NoticeFilter narrows a list of notices. Empty fields do not narrow.
+type NoticeFilter struct {
+	Namespace string // required
+	State     string
+	Channel   string
+	RunID     events.RunID
+	Limit     int
+	// Before continues a list after the notice that it names.
+	Before *NoticePosition
+}
+
+// NoticePosition is a place in a list of notices, newest first.
+type NoticePosition struct {
+	CreatedAt time.Time       `json:"t"`
+	ID        events.NoticeID `json:"i"`
+}
+
+// Reader shows requests and notices.
 type Reader interface {
 	Get(ctx context.Context, namespace string, id events.ApprovalID) (Request, error) // ErrNotFound
 	List(ctx context.Context, f Filter) ([]Request, error)
+	Notices(ctx context.Context, f NoticeFilter) ([]Notice, error)
 }
 
 // Announcer tells the runner.

@@ -12,6 +12,7 @@ import (
 type Alert struct {
 	Ceiling
 	Percent int
+	Channel string // the Channel that is told; empty for none
 }
 
 // ownAlertAt are the thresholds of own ceilings, in percent.
@@ -33,7 +34,7 @@ func ownAlerts(before, after *State, plan *Plan, now time.Time) []Alert {
 		for _, percent := range ownAlertAt {
 			passed := c.reached(percent) || percent == 100 && after.stoppedBy(c.Name)
 			if passed && !(had && old.Limit == c.Limit && old.reached(percent)) {
-				out = append(out, Alert{c, int(percent)})
+				out = append(out, Alert{c, int(percent), plan.notify().To(events.NoticeBudget)})
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func (s *Service) firstFork(ctx context.Context, id events.RunID, m events.Recei
 		return nil, fault.Terminal("decide", err)
 	}
 	c := Commit{Before: before, After: d.state, Facts: d.facts, Worker: s.worker, Cause: m.ID, CancelledAt: time.Now()}
-	return s.commitAndSend(ctx, Loaded{State: before}, plan, c, s.store.Create)
+	return s.commitAndSend(ctx, Loaded{State: before}, plan, c, s.create)
 }
 
 // beginFork reads the old run and lets d add the rows of the new one.

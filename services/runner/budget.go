@@ -124,7 +124,7 @@ func (s *Service) noRoom(ctx context.Context, l Loaded, plan *Plan, m events.Rec
 		return err
 	}
 	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: cancelMoment(l)}
-	_, at, err := s.store.Commit(ctx, c)
+	_, at, err := s.commit(ctx, c)
 	if err != nil {
 		return err
 	}

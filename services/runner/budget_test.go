@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ func (r *rig) pool() (ceiling, used, reserved int64) {
 // the rest pause, one alert is raised at each threshold, a raise wakes all.
 func TestBudget_SharedPoolIsACeiling(t *testing.T) {
 	r := newRig(t)
+	r.defs.apply(t, strings.Replace(documents, "alertAt: [50, 100]}", "alertAt: [50, 100], channel: money}", 1))
 	m := &script{answer: func(_ context.Context, q runner.Request, n int) (runner.Answer, error) {
 		time.Sleep(50 * time.Millisecond)
 		a := said("saved")
@@ -94,6 +96,9 @@ func TestBudget_SharedPoolIsACeiling(t *testing.T) {
 	}
 	if got := alerts(); !slices.Equal(got, []int{50, 100}) {
 		t.Errorf("alerts at %v percent after the raise, want no new one", got)
+	}
+	if n := r.count(`SELECT count(*) FROM runner.notices n JOIN runner.alerts a USING (alert_id) WHERE n.channel = 'money'`); n != 2 {
+		t.Errorf("%d notices of the alerts, want one for each", n)
 	}
 	store := postgres.New(r.db.Open(t, "holdfast_runner"))
 	due, err := store.DueAlerts(t.Context(), 10)

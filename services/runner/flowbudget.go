@@ -18,6 +18,7 @@ func ownPools(run events.RunID, flow *spec.Flow) []Pool {
 	}
 	var out []Pool
 	for _, b := range flow.Budget.Shared() {
+		b.Channel = flow.Notify.To(events.NoticeBudget)
 		out = append(out, Pool{Name: flowPoolPrefix + string(run) + "-" + strings.ToLower(b.Unit), Budget: b, Fixed: true})
 	}
 	return out
@@ -33,7 +34,7 @@ func sharedPools(parent *events.Parent) []Pool {
 		if c.Unit == unitSeconds {
 			continue
 		}
-		out = append(out, Pool{Name: c.Pool, Fixed: true, Budget: &spec.Budget{Unit: c.Unit, Limit: spec.Limit(c.Limit), AlertAt: []int64{80, 100}, OnExceeded: c.OnExceeded}})
+		out = append(out, Pool{Name: c.Pool, Fixed: true, Budget: &spec.Budget{Unit: c.Unit, Limit: spec.Limit(c.Limit), AlertAt: []int64{80, 100}, OnExceeded: c.OnExceeded, Channel: c.Channel}})
 	}
 	return out
 }
@@ -53,7 +54,7 @@ func (s *State) sharedCeilings(plan *Plan) []events.SharedCeiling {
 }
 
 func sharedCeiling(p Pool) events.SharedCeiling {
-	return events.SharedCeiling{Pool: p.Name, Unit: p.Budget.Unit, Limit: int64(p.Budget.Limit), OnExceeded: p.Budget.OnExceeded}
+	return events.SharedCeiling{Pool: p.Name, Unit: p.Budget.Unit, Limit: int64(p.Budget.Limit), OnExceeded: p.Budget.OnExceeded, Channel: p.Budget.Channel}
 }
 
 // FlowOfPool is the flow's run whose ceiling a pool is.

@@ -104,7 +104,7 @@ func (s *Service) parkOn(ctx context.Context, id events.RunID, cause string, err
 		if l.Claim.Worker == s.worker {
 			c.Claim, c.Guard = ClaimClear, l.Claim
 		}
-		_, at, commitErr := s.store.Commit(ctx, c)
+		_, at, commitErr := s.commit(ctx, c)
 		if errors.Is(commitErr, ErrVersionConflict) && ctx.Err() == nil {
 			continue
 		}
@@ -120,7 +120,11 @@ func (s *Service) parkOn(ctx context.Context, id events.RunID, cause string, err
 // parkDamaged parks a run without a state to decide from. The message is
 // answered: what it brings is asked for again once the run goes on.
 func (s *Service) parkDamaged(ctx context.Context, id events.RunID, d *DamagedError, err error) error {
-	f, namespace, parkErr := s.store.ParkDamaged(ctx, id, d, s.worker)
+	tell, tellErr := s.damageNotice(ctx, id, d)
+	if tellErr != nil {
+		return tellErr
+	}
+	f, namespace, parkErr := s.store.ParkDamaged(ctx, id, d, s.worker, tell)
 	if errors.Is(parkErr, ErrVersionConflict) {
 		return err // it is parked already, or moved, and is looked at again
 	}
@@ -192,7 +196,7 @@ func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Rece
 		return s.again(ctx, l, plan, m, in)
 	}
 	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: cancelMoment(l), Alerts: ownAlerts(l.State, d.State, plan, l.Now)}
-	return s.commitAndSend(ctx, l, plan, c, s.store.Commit)
+	return s.commitAndSend(ctx, l, plan, c, s.commit)
 }
 
 func cancelMoment(l Loaded) time.Time {
@@ -241,7 +245,7 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 		return nil, fault.Terminal("decide", err)
 	}
 	c := Commit{Before: before, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: time.Now()}
-	return s.commitAndSend(ctx, Loaded{State: before}, plan, c, s.store.Create)
+	return s.commitAndSend(ctx, Loaded{State: before}, plan, c, s.create)
 }
 
 type write func(context.Context, Commit) (epoch int64, at time.Time, err error)
@@ -502,7 +506,7 @@ func (s *Service) park(ctx context.Context, l Loaded, plan *Plan, by Claimed, he
 	if held {
 		c.Claim, c.Guard = ClaimClear, Claim{Worker: s.worker, Epoch: by.Epoch}
 	}
-	_, at, err := s.store.Commit(ctx, c)
+	_, at, err := s.commit(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,8 @@ type Commit struct {
 	// CancelledAt is the moment that cancel timers count from.
 	CancelledAt time.Time
 	Settle      *Settlement
-	Alerts      []Alert // of the run's own ceilings, each told once
+	Alerts      []Alert         // of the run's own ceilings, each told once
+	Notices     []events.Notice // what people are to be told, each once
 	// Waits says that the commit is no progress: lost workers stay counted, so that
 	// people see how often a parked run was tried. Its resume counts from none again.
 	Waits bool
@@ -74,8 +75,10 @@ type Store interface {
 	Commit(ctx context.Context, c Commit) (epoch int64, at time.Time, err error)
 	// ParkDamaged appends the row that parks a run whose journal gives no state, and
 	// drops its claim. It returns ErrVersionConflict when the run moved, has ended
-	// or is parked.
-	ParkDamaged(ctx context.Context, id events.RunID, d *DamagedError, worker string) (f Fact, namespace string, err error)
+	// or is parked. tell is the notice of it; nil when nobody is told.
+	ParkDamaged(ctx context.Context, id events.RunID, d *DamagedError, worker string, tell *events.Notice) (f Fact, namespace string, err error)
+	// RefOf returns what a run executes, whatever its rows hold.
+	RefOf(ctx context.Context, id events.RunID) (namespace string, ref events.Ref, err error)
 	// RowsOf returns the rows of a cause, in order.
 	RowsOf(ctx context.Context, id events.RunID, cause string) ([]Fact, error)
 	// Claim takes a free claim at row seq. It returns ErrVersionConflict when

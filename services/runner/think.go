@@ -220,7 +220,7 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 			commit.Claim = ClaimKeep
 		}
 	}
-	_, at, err := s.store.Commit(ctx, commit)
+	_, at, err := s.commit(ctx, commit)
 	if err != nil {
 		if again {
 			s.unreserve(ctx, d.State, plan, c.Epoch)

@@ -37,6 +37,10 @@ func Register(d *door.Door, s *approvals.Service) {
 			"and reaches the run by itself.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
 	}, authn.Approver, a.decide)
+	door.Register(d, huma.Operation{
+		Method: http.MethodGet, Path: "/v1/notices", Tags: tags, OperationID: "list-notices",
+		Summary: "List what people were told in channels, newest first",
+	}, authn.Viewer, a.notices)
 }
 
 // Codes of the 409 answers.

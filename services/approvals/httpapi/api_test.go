@@ -38,6 +38,9 @@ func (a *away) Expire(context.Context, int) ([]approvals.Request, error) { retur
 func (a *away) Get(context.Context, string, events.ApprovalID) (approvals.Request, error) {
 	return approvals.Request{}, errAway
 }
+func (a *away) Notices(context.Context, approvals.NoticeFilter) ([]approvals.Notice, error) {
+	return nil, errAway
+}
 func (a *away) List(context.Context, approvals.Filter) ([]approvals.Request, error) {
 	return nil, errAway
 }
@@ -79,6 +82,7 @@ func TestRoutes(t *testing.T) {
 		"GET /v1/approvals":              authn.Viewer,
 		"GET /v1/approvals/{id}":         authn.Viewer,
 		"POST /v1/approvals/{id}/decide": authn.Approver,
+		"GET /v1/notices":                authn.Viewer,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("routes (-want +got)\n%s", diff)

@@ -14,6 +14,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"ask": askSQL, "known": knownSQL, "withdraw": withdrawSQL, "reject": rejectSQL, "lock": lockSQL, "clock": clockSQL,
 		"decide": decideSQL, "attempt": attemptSQL, "expire": expireSQL, "get": getSQL, "list": listSQL,
 		"listState": listStateSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
+		"notice": noticeSQL, "takeNotices": takeNoticesSQL, "finishNotice": finishNoticeSQL, "listNotices": listNoticesSQL,
 	})
 	if err != nil {
 		t.Error(err)
@@ -28,6 +29,8 @@ func TestGrants(t *testing.T) {
 	for role, queries := range map[string]map[string]bool{
 		"holdfast_runner": {
 			"SELECT FROM approvals.v_requests":              true,
+			"SELECT FROM approvals.v_notices":               true,
+			"SELECT FROM approvals.notices":                 false,
 			"SELECT FROM approvals.requests":                false,
 			"DELETE FROM approvals.requests":                false,
 			"UPDATE approvals.requests SET state = ''":      false,
@@ -41,6 +44,7 @@ func TestGrants(t *testing.T) {
 			"DELETE FROM approvals.requests":                    false,
 			"UPDATE approvals.decisions SET principal = 'else'": false,
 			"DELETE FROM approvals.decisions":                   false,
+			"DELETE FROM approvals.notices":                     false,
 		},
 	} {
 		pool := db.Open(t, role)

@@ -58,13 +58,13 @@ func wireResource(r console.Resource) Resource {
 
 type listResourcesInput struct {
 	door.PageInput
-	Kind string `query:"kind" enum:"agent,flow,tool,model,webhook,schedule,budget,mcpserver"`
+	Kind string `query:"kind" enum:"agent,flow,tool,model,webhook,schedule,budget,mcpserver,channel"`
 }
 
 type listResourcesOutput struct{ Body door.Page[Resource] }
 
 type resourceInput struct {
-	Kind string `path:"kind" enum:"agent,flow,tool,model,webhook,schedule,budget,mcpserver"`
+	Kind string `path:"kind" enum:"agent,flow,tool,model,webhook,schedule,budget,mcpserver,channel"`
 	Name string `path:"name" maxLength:"120"`
 }
 

@@ -128,7 +128,7 @@ func (s *Store) keepRefusal(ctx context.Context, namespace string, run events.Ru
 		if err := ensure(ctx, tx, namespace, out.Window, r.pool, r.at); err != nil || !out.Full || !r.alerts {
 			return err
 		}
-		_, err := tx.Exec(ctx, insertRefusal, namespace, out.Refused, out.Window, r.ceiling, r.used, r.unit, string(run))
+		_, err := tx.Exec(ctx, insertRefusal, namespace, out.Refused, out.Window, r.ceiling, r.used, r.unit, string(run), r.pool.Budget.Channel)
 		return err
 	})
 }
@@ -136,19 +136,19 @@ func (s *Store) keepRefusal(ctx context.Context, namespace string, run events.Ru
 // The hundredth percent is passed by the call that is refused: the pool never
 // books beyond its ceiling. The row is about the ceiling that refused, which
 // may have been raised since.
-const insertRefusal = `
+var insertRefusal = noticed(`
 INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit, passed_by)
 VALUES (encode(sha256(convert_to(concat_ws('/', $1::text, $2::text, $3::text, 100, $4::bigint), 'UTF8')), 'hex'), $1, $2, $3, 100, $4, $5, $6, $7)
-ON CONFLICT DO NOTHING`
+ON CONFLICT DO NOTHING`, "$8")
 
 // One row per pool, window, threshold and ceiling: a second crossing of the
 // same threshold inserts nothing. The id is derived from the key.
-const insertAlert = `
+var insertAlert = noticed(`
 INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit, passed_by)
 SELECT encode(sha256(convert_to(concat_ws('/', namespace, pool, window_start, $4::int, ceiling), 'UTF8')), 'hex'),
        namespace, pool, window_start, $4::int, ceiling, used + reserved, $5, $7
 FROM runner.pools WHERE namespace = $1 AND pool = $2 AND window_start = $3 AND used * 100 >= ceiling * $6::int
-ON CONFLICT DO NOTHING`
+ON CONFLICT DO NOTHING`, "$8")
 
 const settleOne = `
 WITH gone AS (
@@ -172,7 +172,7 @@ func settle(ctx context.Context, tx pgx.Tx, st runner.Settlement) error {
 			return fmt.Errorf("settle pool %s: %w", p.Name, err)
 		}
 		for _, percent := range p.Budget.AlertAt {
-			if _, err := tx.Exec(ctx, insertAlert, st.Namespace, p.Name, window, percent, p.Unit(), percent, string(st.RunID)); err != nil {
+			if _, err := tx.Exec(ctx, insertAlert, st.Namespace, p.Name, window, percent, p.Unit(), percent, string(st.RunID), p.Budget.Channel); err != nil {
 				return fmt.Errorf("alert of pool %s: %w", p.Name, err)
 			}
 		}

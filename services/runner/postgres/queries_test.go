@@ -18,7 +18,8 @@ func TestQueriesPrepare(t *testing.T) {
 		"ensurePool": ensurePool, "reserve": reserve, "poolNow": poolNow, "insertAlert": insertAlert, "insertRefusal": insertRefusal, "settleOne": settleOne,
 		"raisePool": raisePool, "pausedFor": pausedForPool, "dueAlerts": dueAlerts, "markAlerts": markAlerts,
 		"takeLane": takeLane, "takeTurn": takeTurn, "settleTurn": settleTurn, "awaitPool": awaitPool, "leavePool": leavePool, "wakeWaits": wakeWaits,
-		"takeTimers": takeTimers, "nextTimer": nextTimer, "takeNudges": takeNudges, "reject": reject,
+		"takeTimers": takeTimers, "nextTimer": nextTimer, "takeNudges": takeNudges, "reject": reject, "insertOwnAlert": insertOwnAlert, "parkDamaged": parkDamaged,
+		"insertNotice": insertNotice, "refOf": refOf, "dueNotices": dueNotices, "announcedNotices": announcedNotices, "landedNotices": landedNotices,
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -193,6 +193,9 @@ func (s *Store) Create(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	args = append(args, cmp.Or(st.Started.Priority, events.PriorityInteractive))
 	heard, unread := st.Heard()
 	args = append(args, heard, unread)
+	if len(c.Notices) > 0 { // it failed at once
+		return s.createTelling(ctx, c, args)
+	}
 	return s.run(ctx, createRun, st.RunID, args)
 }
 
@@ -209,7 +212,7 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq, readerOf(c.Facts), st.Cost, st.CostGuess, countsAnew(c), heard, unread)
 	// The run stops owing a call that nobody has begun: it may wait for a pool.
 	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall()
-	if c.Settle == nil && !leaves && len(c.Alerts) == 0 {
+	if c.Settle == nil && !leaves && len(c.Alerts) == 0 && len(c.Notices) == 0 {
 		return s.run(ctx, updateRun, st.RunID, args)
 	}
 	var epoch int64
@@ -222,6 +225,9 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 			if _, err := tx.Exec(ctx, leavePool, string(st.RunID)); err != nil {
 				return err
 			}
+		}
+		if err := insertNotices(ctx, tx, c.Notices); err != nil {
+			return err
 		}
 		if err := insertOwn(ctx, tx, st, c.Alerts); err != nil || c.Settle == nil {
 			return err

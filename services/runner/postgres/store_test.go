@@ -184,7 +184,7 @@ func TestReserve_AlertNamesTheCeilingThatRefused(t *testing.T) {
 	if err := s.RaisePool(t.Context(), "default", pool, 1000); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Pool.Exec(t.Context(), insertRefusal, "default", "night", "all", int64(100), int64(0), "tokens", string(st.RunID)); err != nil {
+	if _, err := db.Pool.Exec(t.Context(), insertRefusal, "default", "night", "all", int64(100), int64(0), "tokens", string(st.RunID), ""); err != nil {
 		t.Fatal(err)
 	}
 	if r := ask(2); !r.OK {

@@ -1,0 +1,40 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Notice is one message to people in a channel, and what became of it.
+type Notice struct {
+	NoticeID    events.NoticeID `json:"notice_id"`
+	Namespace   string          `json:"namespace"`
+	Channel     string          `json:"channel"`
+	Reason      string          `json:"reason"`
+	Title       string          `json:"title"`
+	RunID       events.RunID    `json:"run_id,omitempty"`
+	State       string          `json:"state"` // due, sending, delivered, failed, unknown
+	Attempts    int             `json:"attempts"`
+	Problem     string          `json:"problem,omitempty"`
+	At          time.Time       `json:"at"`
+	CreatedAt   time.Time       `json:"created_at"`
+	NextAt      time.Time       `json:"next_attempt_at,omitzero"`
+	DeliveredAt time.Time       `json:"delivered_at,omitzero"`
+}
+
+// NoticeFilter narrows a list of notices. Empty fields do not narrow.
+type NoticeFilter struct {
+	State, Channel string
+	Run            events.RunID
+}
+
+// Notices lists what people were told, newest first.
+func (c *Client) Notices(ctx context.Context, f NoticeFilter, p PageRequest) (Page[Notice], error) {
+	q := p.values()
+	set(q, "state", f.State)
+	set(q, "channel", f.Channel)
+	set(q, "run", string(f.Run))
+	return get[Page[Notice]](ctx, c, "/v1/notices", q)
+}

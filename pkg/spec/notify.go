@@ -1,0 +1,46 @@
+package spec
+
+import (
+	"slices"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Notify says what people are told about runs, and where.
+type Notify struct {
+	// On lists reasons of pkg/events: events.NoticeReasons. Of one run each is told
+	// once.
+	On      []string `json:"on"`
+	Channel string   `json:"channel"` // name of a Channel
+}
+
+func (n *Notify) check(d *decoder, s spot) {
+	if n == nil {
+		return
+	}
+	if d.require(s.at("channel"), n.Channel != "", "the name of a Channel"); n.Channel != "" {
+		d.name(s.at("channel"), n.Channel)
+	}
+	d.require(s.at("on"), len(n.On) > 0, "at least one reason, like failed or needs_attention")
+	for i, reason := range n.On {
+		d.oneOf(s.at("on", i), reason, events.NoticeReasons...)
+		if contains(n.On[:i], reason) {
+			d.fail(s.at("on", i), "%q stands here twice", shorten(reason))
+		}
+	}
+}
+
+// To is the name of the channel that is told for the reason; empty for none.
+func (n *Notify) To(reason string) string {
+	if n == nil || !slices.Contains(n.On, reason) {
+		return ""
+	}
+	return n.Channel
+}
+
+func (n *Notify) references() []Reference {
+	if n == nil {
+		return nil
+	}
+	return channelReference("notify.channel", n.Channel)
+}
