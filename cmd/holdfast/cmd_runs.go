@@ -52,6 +52,7 @@ type RunsStartCmd struct {
 	Label          map[string]string `env:"-" mapsep:"none" placeholder:"K=V" help:"Label to find the run by; repeat for more, at most 16."`
 	IdempotencyKey string            `env:"-" placeholder:"KEY" help:"The same key starts the same run again instead of a second one."`
 	Callback       string            `env:"-" placeholder:"URL" help:"Post the run's end there, signed; the definition must take callbacks."`
+	Deadline       string            `env:"-" placeholder:"TIME" help:"End the run then, as expired: 90m or 2d after the start, or a moment like 2026-12-01T08:00:00Z."`
 	Wait           waitFlag          `env:"-" help:"Wait for the end, as --wait=30s no longer than that, and print the output."`
 	Stream         bool              `env:"-" help:"Wait for the end and print what the model writes meanwhile."`
 }
@@ -89,7 +90,7 @@ func (c *RunsStartCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd)
 	if err != nil {
 		return err
 	}
-	req := client.StartRequest{Agent: c.Name, Input: input, Labels: c.Label, IdempotencyKey: c.IdempotencyKey, CallbackURL: c.Callback}
+	req := client.StartRequest{Agent: c.Name, Input: input, Labels: c.Label, IdempotencyKey: c.IdempotencyKey, CallbackURL: c.Callback, Deadline: c.Deadline}
 	if c.Flow {
 		req.Agent, req.Flow = "", c.Name
 	}
@@ -170,7 +171,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		"started by", joinWords(from, parenthesis(r.Principal)), "parent", joinWords(string(r.ParentRunID), r.ParentItem),
 		"goes on from", originLine(r.ForkedFrom), "continued by", forkLines(r.Forks),
 		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "journal", journalLength(r.Seq),
-		"accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
+		"deadline", stamp(r.Deadline), "accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
 		"input", pretty(r.Input), "output", pretty(r.Output),
 		"messages", messageLines(r.Messages), "plan", planLines(r.Plan), "facts", factLines(r.Facts), "artifacts", artifactLines(r))
 }

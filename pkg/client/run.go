@@ -30,6 +30,9 @@ type StartRequest struct {
 	// CallbackURL is where the run's end is posted to, signed, when the agent's
 	// or flow's definition takes callbacks. Empty: nowhere.
 	CallbackURL string
+	// Deadline ends the run: a moment as RFC 3339 or a time from the acceptance on,
+	// "90m" or "2d". Empty: the definition's, if any.
+	Deadline string
 }
 
 // Started is an accepted start.
@@ -68,7 +71,8 @@ func (c *Client) start(ctx context.Context, r StartRequest, q url.Values, out an
 		Input    json.RawMessage   `json:"input"`
 		Labels   map[string]string `json:"labels,omitempty"`
 		Callback *events.Callback  `json:"callback,omitempty"`
-	}{Input: input, Labels: r.Labels}
+		Deadline string            `json:"deadline,omitempty"`
+	}{Input: input, Labels: r.Labels, Deadline: r.Deadline}
 	if r.CallbackURL != "" {
 		body.Callback = &events.Callback{URL: r.CallbackURL}
 	}
@@ -113,8 +117,9 @@ type Run struct {
 	Callback              *Callback `json:"callback,omitempty"` // not in lists
 	// ForkedFrom is the run whose rows this one began with, Forks those that go on
 	// from this one. Neither is in lists.
-	ForkedFrom *Link  `json:"forked_from,omitempty"`
-	Forks      []Link `json:"forks,omitempty"`
+	ForkedFrom *Link     `json:"forked_from,omitempty"`
+	Forks      []Link    `json:"forks,omitempty"`
+	Deadline   time.Time `json:"deadline,omitzero"` // when it ends at the latest; not in lists
 	// Messages is what was said to its model; not in lists.
 	Messages *Messages `json:"messages,omitempty"`
 	// Plan and Facts are what the run's model keeps, Artifacts the newest 100 that

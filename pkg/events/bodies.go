@@ -89,6 +89,9 @@ type StartRun struct {
 	Callback  *Callback         `json:"callback,omitempty"`
 	// AcceptedAt is when a door took the start, by the database clock.
 	AcceptedAt time.Time `json:"accepted_at"`
+	// Deadline is a moment or a time from AcceptedAt on, see ParseDeadline; of a child
+	// its parent's moment.
+	Deadline string `json:"deadline,omitempty"`
 }
 
 // StepRun asks any runner with a free model slot to make the owed model call.
@@ -106,6 +109,7 @@ type StartRequest struct {
 	// Callback is where the run's end is posted to, when the definition takes
 	// callbacks.
 	Callback *Callback `json:"callback,omitempty"`
+	Deadline string    `json:"deadline,omitempty"` // see ParseDeadline
 }
 
 // Command is an operator's request about a run. Its message ID is

@@ -41,6 +41,7 @@ const (
 	FactOutputRejected  = "output_rejected"
 	FactForked          = "run_forked"       // body: Forked
 	FactMessage         = "message_received" // body: SayRun
+	FactDeadline        = "deadline_passed"  // body: Expiring
 	// FactCallback comes after the end, at most once, and leaves the end as it
 	// is. Body: ToolCompleted.
 	FactCallback = "callback_completed"
@@ -107,6 +108,8 @@ type RunStarted struct {
 	// Priority is PriorityBatch, or empty for an interactive run.
 	Priority   string    `json:"priority,omitempty"`
 	AcceptedAt time.Time `json:"accepted_at"`
+	// Deadline is when the run ends, whatever it does. A row with one needs reader 3.
+	Deadline *Deadline `json:"deadline,omitempty"`
 }
 
 // Usage is what one answer cost, normalized: Input includes what was read from

@@ -100,6 +100,7 @@ func Facts() []FactKind {
 		{Kind: FactCallback, Doc: "The ledger is done with the call that posts the run's end; the end stays as it is.", New: body[ToolCompleted]},
 		{Kind: FactForked, Doc: "The rows before this one are another run's, and the run goes on from them, with these edits.", New: body[Forked], Reader: 2},
 		{Kind: FactMessage, Doc: "Somebody said something to the model, which reads it in its next request.", New: body[SayRun], Reader: 3},
+		{Kind: FactDeadline, Doc: "The deadline of the run passed; what had not begun is taken back, and the run expires.", New: body[Expiring], Reader: 3},
 		{Kind: FactLateResult, Doc: "Something arrived after the end, and changed nothing.", New: body[LateResult]},
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// maxDeadline is events.MaxDeadline.
+const maxDeadline = 366 * 24 * time.Hour
+
 // DefaultModelCalls is the ceiling of an agent that names none.
 const DefaultModelCalls = 100
 
@@ -31,6 +34,9 @@ type Agent struct {
 	// interactive for others.
 	Priority string  `json:"priority,omitempty"`
 	Notify   *Notify `json:"notify,omitempty"` // nil: nobody is told
+	// Deadline ends a run, as expired, that long after its start was accepted; 0:
+	// never. The start may name an earlier one.
+	Deadline Duration `json:"deadline,omitempty"`
 }
 
 // AgentBudget holds the ceilings of one run. Zero means no ceiling, but for
@@ -78,6 +84,7 @@ func (a *Agent) check(d *decoder, s spot) {
 	a.Output.check(d, s.at("output"))
 	d.priority(s.at("priority"), a.Priority)
 	a.Notify.check(d, s.at("notify"))
+	d.within(s.at("deadline"), a.Deadline, time.Second, maxDeadline)
 	d.nameList(s.at("budget", "pools"), a.Budget.Pools, 10)
 	d.between(s.at("maxTokens"), a.MaxTokens, 0, 1_000_000)
 	d.between(s.at("budget", "toolCalls"), a.Budget.ToolCalls, 0, 1_000_000)

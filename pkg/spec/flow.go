@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // What a flow does when an item of a step fails.
@@ -27,6 +28,8 @@ type Flow struct {
 	// batch run is batch.
 	Priority string  `json:"priority,omitempty"`
 	Notify   *Notify `json:"notify,omitempty"` // nil: nobody is told
+	// Deadline is as an agent's; what the flow starts has none that is later.
+	Deadline Duration `json:"deadline,omitempty"`
 }
 
 // Step does one thing, once or for each item of a list: it runs an agent or
@@ -95,6 +98,7 @@ func (f *Flow) check(d *decoder, s spot) {
 	f.Callback.check(d, s.at("callback"))
 	d.priority(s.at("priority"), f.Priority)
 	f.Notify.check(d, s.at("notify"))
+	d.within(s.at("deadline"), f.Deadline, time.Second, maxDeadline)
 	f.Budget.check(d, s.at("budget"))
 	steps := s.at("steps")
 	d.require(steps, len(f.Steps) > 0, "at least one step")

@@ -50,6 +50,8 @@ type Schedule struct {
 	Flow   string    `json:"flow,omitempty"`
 	Input  *Template `json:"input,omitempty"` // over ${schedule...}; default {}
 	Paused bool      `json:"paused"`
+	// Deadline ends each run that long after its fire, as Agent.Deadline does.
+	Deadline Duration `json:"deadline,omitempty"`
 }
 
 func (x *Schedule) fill() {
@@ -68,6 +70,7 @@ func (x *Schedule) fill() {
 func (x *Schedule) check(d *decoder, s spot) {
 	d.exactlyOne(s, map[string]bool{"cron": x.Cron != "", "every": x.Every != 0})
 	d.zone(s.at("timeZone"), x.TimeZone)
+	d.within(s.at("deadline"), x.Deadline, time.Second, maxDeadline)
 	x.checkCron(d, s)
 	x.checkEvery(d, s)
 	if !x.StartAt.IsZero() && !x.EndAt.IsZero() && !x.StartAt.Before(x.EndAt.Time) {

@@ -141,6 +141,9 @@ func (x *SignalSend) check(d *decoder, s spot, w *Webhook, hook spot) {
 	if w.MaxInFlight != 0 {
 		d.fail(hook.at("maxInFlight"), about)
 	}
+	if w.Deadline != 0 {
+		d.fail(hook.at("deadline"), about)
+	}
 }
 
 // checkTarget checks what a webhook's deliveries go to.

@@ -63,6 +63,8 @@ type Webhook struct {
 	MaxInFlight int64 `json:"maxInFlight,omitempty"`
 	// MaxBody bounds a request; 0 is the bound of the door, which no webhook can raise.
 	MaxBody Size `json:"maxBody,omitempty"`
+	// Deadline ends each run that long after its delivery, as Agent.Deadline does.
+	Deadline Duration `json:"deadline,omitempty"`
 }
 
 // RateLimit bounds how often deliveries start runs. Repeats are not counted.
@@ -152,6 +154,7 @@ func (w *Webhook) checkIntake(d *decoder, s spot) {
 		d.between(at.at("burst"), r.Burst, 0, 1_000_000)
 	}
 	d.between(s.at("maxInFlight"), w.MaxInFlight, 0, 10_000)
+	d.within(s.at("deadline"), w.Deadline, time.Second, maxDeadline)
 	if w.MaxBody != 0 && (w.MaxBody < 64 || w.MaxBody > MaxWebhookBody) {
 		d.fail(s.at("maxBody"), "%d bytes is outside 64 to %d", w.MaxBody, int64(MaxWebhookBody))
 	}

@@ -47,6 +47,8 @@ type Run struct {
 	// Origin is what the run goes on from, Forks what goes on from it. Not in lists.
 	Origin *Link
 	Forks  []Link
+	// Deadline is when it ends at the latest; zero without one. Not in lists.
+	Deadline time.Time
 	// Messages is what was said to its model. Not in lists.
 	Messages Messages
 	// Announced reports whether a start that no runner has taken was stored by

@@ -85,6 +85,14 @@ type Wait struct {
 // Why says in one sentence what the run does or waits for, who can end the wait
 // and since when. It is pure.
 func Why(s Situation) Reason {
+	out := why(s)
+	if until := s.Run.Deadline; !until.IsZero() && !events.Ended(s.Run.Status) {
+		out.Sentence += ", until its deadline " + at(until)
+	}
+	return out
+}
+
+func why(s Situation) Reason {
 	r := s.Run
 	switch {
 	case events.Ended(r.Status):

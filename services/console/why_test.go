@@ -28,6 +28,14 @@ func TestWhy(t *testing.T) {
 			in:   Situation{Run: Run{Status: "queued", AcceptedAt: now.Add(-12 * time.Second), Announced: true}, Workers: all},
 			want: "queued: no runner has taken it for 12 s", wantKinds: []string{"queue"},
 		},
+		"has a deadline": {
+			in:   Situation{Run: func() Run { r := run("paused"); r.Waiting, r.Deadline = "paused by operator: freeze", now; return r }(), Workers: all},
+			want: "paused by operator: freeze, since 2026-03-05 02:14:00 UTC, until its deadline 2026-03-05 07:42:00 UTC",
+		},
+		"ended before its deadline": {
+			in:   Situation{Run: func() Run { r := run("completed"); r.EndedAt, r.Deadline = t0, now; return r }(), Workers: all},
+			want: "completed at 2026-03-05 02:14:00 UTC",
+		},
 		"accepted while no runner lives": {
 			in:   Situation{Run: Run{Status: "queued", AcceptedAt: now.Add(-3 * time.Minute), Announced: true}, Workers: dead},
 			want: "queued: no runner has taken it for 3 min; no runner is alive", wantKinds: []string{"queue"},

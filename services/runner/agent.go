@@ -93,6 +93,10 @@ func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (De
 		err := d.add(events.FactLateResult, events.LateResult{Type: events.FactModelAnswered, Data: mustJSON(body)}, false)
 		return Decision{Facts: d.facts, State: d.state}, err
 	}
+	if err := d.expire(); err != nil { // its calls would begin too late
+		return Decision{}, err
+	}
+	s = d.state
 	begun := s.ToolCalls
 	for i, call := range a.Calls {
 		asked := s.judgeCall(plan, a, call, i, begun)

@@ -68,6 +68,8 @@ type Input struct {
 // Start is a start with everything it pins already resolved.
 type Start struct {
 	Body events.RunStarted
+	// Deadline is what the start, or the parent, says about it; see ParseDeadline.
+	Deadline string
 	// InputRef, when set, is where the input is that the message did not carry.
 	InputRef *events.BlobRef
 	// Broken is set when a definition cannot be used: the run is recorded and
@@ -83,6 +85,11 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 	}
 	d := &decision{state: s.Clone(), cause: in.Cause, worker: worker, now: now}
 	d.state.committed = s.Seq
+	if in.Command != nil || in.Decided != nil { // what they begin would begin too late
+		if err := d.expire(); err != nil {
+			return Decision{}, err
+		}
+	}
 	var err error
 	switch {
 	case in.Tool != nil && s.owesCallback() && in.Tool.CallID == s.callbackID():
@@ -202,8 +209,7 @@ func (d *decision) timer(t events.TimerFired) error {
 		return d.add(events.FactResumed, events.Resumed{By: resumedByWindow, Release: d.state.heldCalls(d.now)}, false)
 	}
 	if d.state.Cancel != nil && d.state.CancelSeq == 0 && d.state.End == "" {
-		return d.add(events.FactCancelled, events.Ending{By: d.state.Cancel.Principal,
-			Error: &events.Problem{Code: "cancelled", Message: "cancelled; some calls had no outcome when the grace ended, see the journal"}}, false)
+		return d.stopped(true)
 	}
 	return nil
 }
@@ -215,6 +221,9 @@ func (d *decision) advance(plan *Plan) error {
 		if s.End != "" || s.Seq == 0 {
 			return nil
 		}
+		if err := d.expire(); err != nil {
+			return err
+		}
 		if err := d.answerHere(plan); err != nil {
 			return err
 		}
@@ -225,7 +234,7 @@ func (d *decision) advance(plan *Plan) error {
 			if len(s.PendingItems()) > 0 {
 				return nil
 			}
-			return d.add(events.FactCancelled, events.Ending{By: s.Cancel.Principal, Error: cancelProblem(s.Cancel)}, false)
+			return d.stopped(false)
 		}
 		if s.Pause != nil || s.Attention != nil {
 			return nil

@@ -210,6 +210,10 @@ func TestDecide_EveryPrefixOfEveryJournalIsSound(t *testing.T) {
 			tools: []string{"look", "change", "await", "plan", "note", "nope"},
 			args: []string{`{}`, `{"a":1}`, `{"a":`, `[1]`, `{"items":[{"id":"1","title":"t"}]}`,
 				`{"update":[{"id":"1","state":"done"}]}`, `{"set":{"n":9007199254740993},"get":["n","m"]}`, `{"delete":["n"]}`}}
+		if rapid.Bool().Draw(t, "deadline") { // its timer may come at any time
+			body.Deadline = &events.Deadline{At: testTime.Add(time.Hour), From: events.DeadlineOfStart}
+			w.inbox = append(w.inbox, timerInput(deadlineTimer))
+		}
 		w.take(Decide(w.state, plan, Input{Cause: "start:" + string(testRun), Type: events.TypeStartRun, Start: &Start{Body: body}, Original: &events.StartRun{}}, "w", testTime))
 		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			w.step(step)

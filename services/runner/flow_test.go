@@ -71,7 +71,12 @@ func newFlow(t *testing.T, steps, input string, parent *events.Parent) *flow {
 		body.Steps = append(body.Steps, events.Ref{Kind: st.Kind(), Name: st.Starts(), Digest: "sha256:x"})
 	}
 	f.s = NewState(testRun, "default")
-	f.take(Input{Cause: "start", Start: &Start{Body: body}})
+	start := &Start{Body: body}
+	if f.plan.Flow.Deadline > 0 {
+		start.Body.AcceptedAt = testTime
+		start.setDeadline(f.plan)
+	}
+	f.take(Input{Cause: "start", Start: start})
 	return f
 }
 

@@ -35,7 +35,9 @@ func (d *decision) retryFlow(o events.ForkRun, p Past, started events.RunStarted
 	if err := old.actedAgain(kept, p.Ledger, plan); err != nil {
 		return err
 	}
-	if err := d.add(events.FactStarted, startedFrom(started, o, 1), true); err != nil {
+	first := startedFrom(started, o, 1)
+	first.Deadline = deadlineAgain(started.Deadline, plan, o.AcceptedAt)
+	if err := d.add(events.FactStarted, first, true); err != nil {
 		return err
 	}
 	if err := d.add(events.FactForked, events.Forked{CommandID: o.ID, From: o.From, At: 1, Retry: true, Principal: o.Principal, Reason: o.Reason}, false); err != nil {

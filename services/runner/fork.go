@@ -40,7 +40,7 @@ func (s *State) copied(seq int64) bool {
 // between two turns, nothing is open and nothing holds it.
 func (s *State) forked(f events.Forked) error {
 	s.Fork, s.Guarded = &f, s.Guarded || !f.Retry
-	s.Pause, s.Attention, s.Retry, s.Failures, s.Overtime = nil, nil, nil, 0, 0 // its time is counted anew
+	s.Pause, s.Attention, s.Retry, s.Failures, s.Overtime, s.Overdue = nil, nil, nil, 0, 0, false // its time is counted anew
 	maps.DeleteFunc(s.Items, func(_ string, it *Item) bool { return it.Done == nil })
 	if len(f.Edits.Input) > 0 {
 		s.Started.Input = f.Edits.Input
@@ -171,6 +171,7 @@ func (d *decision) fork(o events.ForkRun, p Past, plan *Plan) error {
 		return err
 	}
 	first := startedFrom(started, o, row)
+	first.Deadline = deadlineAgain(started.Deadline, plan, o.AcceptedAt)
 	if err := d.add(events.FactStarted, first, true); err != nil {
 		return err
 	}
@@ -206,7 +207,7 @@ func (d *decision) fork(o events.ForkRun, p Past, plan *Plan) error {
 // Nobody waits for it and its end is posted nowhere.
 func startedFrom(old events.RunStarted, o events.ForkRun, row int64) events.RunStarted {
 	first := old
-	first.Parent, first.Callback = nil, nil
+	first.Parent, first.Callback, first.Deadline = nil, nil, nil
 	first.Origin = &events.Origin{RunID: o.From, Row: row}
 	first.Trigger = events.Trigger{Kind: "fork", ID: string(o.From)}
 	if o.Retry {

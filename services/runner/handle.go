@@ -239,8 +239,13 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 			in.Start.Broken = &events.Problem{Code: "invalid_input", Message: clip("the input breaks the schema of the flow: "+violations(bad), 2000)}
 		}
 	}
+	in.Start.setDeadline(plan)
+	now, err := s.timeOf(ctx, in.Start)
+	if err != nil {
+		return nil, err
+	}
 	before := NewState(id, m.Namespace)
-	d, err := Decide(before, plan, in, s.worker, time.Now())
+	d, err := Decide(before, plan, in, s.worker, now)
 	if err != nil {
 		return nil, fault.Terminal("decide", err)
 	}

@@ -16,7 +16,7 @@ func decodeInput(m events.Received, what string) (Input, error) {
 			return Input{}, err
 		}
 		in.Original = body
-		in.Start = &Start{InputRef: body.InputRef, Body: events.RunStarted{
+		in.Start = &Start{InputRef: body.InputRef, Deadline: body.Deadline, Body: events.RunStarted{
 			Ref: body.Ref, Input: body.Input, Labels: body.Labels, Trigger: body.Trigger, Principal: body.Principal,
 			Parent: body.Parent, Callback: body.Callback, AcceptedAt: body.AcceptedAt,
 		}}

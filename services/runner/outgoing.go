@@ -82,6 +82,8 @@ func (o *outbox) commands() error {
 		return decodeInto(o.f, func(c events.ChildStarted) error { o.startChild(c.Child); return nil })
 	case events.FactQuestionAsked:
 		return decodeInto(o.f, o.askQuestion)
+	case events.FactDeadline:
+		return decodeInto(o.f, func(e events.Expiring) error { o.takeBack(e.Cancelling); return nil })
 	case events.FactCancelRequested:
 		return decodeInto(o.f, func(c events.Cancelling) error { o.takeBack(c); return nil })
 	case events.FactCompleted, events.FactFailed, events.FactCancelled, events.FactExpired:
@@ -219,7 +221,7 @@ func (o *outbox) childStart(c events.Child) events.StartRun {
 	return events.StartRun{
 		RunID: c.RunID, Namespace: o.s.Namespace, Ref: c.Ref, Input: c.Input, Labels: o.s.Started.Labels,
 		Trigger: events.Trigger{Kind: "child", Name: o.s.Started.Ref.Name, ID: c.Item}, Principal: o.s.Started.Principal,
-		Parent: &events.Parent{RunID: o.s.RunID, Item: c.Item, Depth: o.s.depth() + 1, Priority: o.s.Started.Priority, Shared: o.s.sharedCeilings(o.plan), Bounds: o.s.bounds(o.plan)}, AcceptedAt: o.f.At,
+		Parent: &events.Parent{RunID: o.s.RunID, Item: c.Item, Depth: o.s.depth() + 1, Priority: o.s.Started.Priority, Shared: o.s.sharedCeilings(o.plan), Bounds: o.s.bounds(o.plan)}, AcceptedAt: o.f.At, Deadline: o.s.deadlineFor(),
 	}
 }
 
@@ -229,10 +231,10 @@ func (o *outbox) takeBack(c events.Cancelling) {
 			events.ControlTool{CallID: id, RunID: o.s.RunID, Action: events.ControlRevoke, By: c.Principal, Reason: c.Reason})
 	}
 	for _, id := range c.Withdraw {
-		o.withdraw(id, "the run was cancelled by "+c.Principal)
+		o.withdraw(id, withdrawnBy(c))
 	}
 	for _, child := range c.Children {
-		o.cancelChild(child, c.Principal, "its parent was cancelled")
+		o.cancelChild(child, c.Principal, o.s.parentStopped())
 	}
 }
 

@@ -108,6 +108,9 @@ func (s *State) Timers(cancelledAt time.Time) []Timer {
 	if s.Cancel != nil && s.CancelSeq > 0 {
 		out = append(out, Timer{Name: cancelTimer(s.CancelSeq), Due: cancelledAt.Add(cancelGrace)})
 	}
+	if d := s.Started.Deadline; d != nil && s.Cancel == nil {
+		out = append(out, Timer{Name: deadlineTimer, Due: d.At})
+	}
 	if t, ok := s.wallTimer(); ok {
 		out = append(out, t)
 	}

@@ -76,6 +76,8 @@ type State struct {
 	Pause     *events.Paused // why it stands still
 	PauseSeq  int64          // row that made it stand still last
 	Cancel    *events.Cancelling
+	Expiring  bool // Cancel is the deadline's
+	Overdue   bool // the timer of the deadline fired
 	CancelSeq int64
 	Attention *events.Problem
 	End       string // final status, empty before the end
@@ -262,6 +264,8 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, s.forked)
 	case events.FactOutputRejected:
 		return decodeInto(f, func(b events.OutputRejected) error { s.outputRejected(b); return nil })
+	case events.FactDeadline:
+		return decodeInto(f, func(e events.Expiring) error { s.cancelling(f.Seq, e.Cancelling); s.Expiring = true; return nil })
 	case events.FactMessage:
 		return decodeInto(f, func(m events.SayRun) error { s.said(m); return nil })
 	case events.FactLateResult:
@@ -442,6 +446,7 @@ func (s *State) childCompleted(seq int64, c events.ChildCompleted) error {
 }
 
 func (s *State) timerFired(t events.TimerFired) {
+	s.Overdue = s.Overdue || t.Timer == deadlineTimer
 	if s.Retry != nil && s.Retry.Timer == t.Timer {
 		s.Retry = nil
 	}

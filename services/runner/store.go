@@ -123,6 +123,7 @@ type Store interface {
 	Turns
 	Laner
 	PastReader
+	Clock
 }
 
 // DueTimer is a timer that fell due.

@@ -85,6 +85,9 @@ func (s *Service) prepare(ctx context.Context, st Start) (Delivery, error) {
 	if err := checkCallback(target, st.Callback); err != nil {
 		return Delivery{}, err
 	}
+	if err := checkDeadline(st.Deadline); err != nil {
+		return Delivery{}, err
+	}
 	st.Key = deliveryKey(st.Key)
 	return newDelivery(st, target.Ref, telemetry.TraceParent(ctx))
 }

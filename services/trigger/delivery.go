@@ -57,6 +57,8 @@ type Start struct {
 	Principal string
 	// Callback is where the run's end is posted to; empty for nowhere.
 	Callback string
+	// Deadline of the run, see events.ParseDeadline; empty for none.
+	Deadline string
 	// Held keeps the start back until its webhook is no longer paused.
 	Held bool
 	// Limits of its webhook, which may not let it in.
@@ -80,6 +82,7 @@ type Delivery struct {
 	Principal   string
 	TraceParent string
 	Callback    string
+	Deadline    string
 	Held        bool
 	Attempt     *Attempt // only on its way into the store
 	// Assumes, on its way into the store, is the version of its webhook that must be
@@ -118,6 +121,7 @@ func newDelivery(st Start, ref events.Ref, traceParent string) (Delivery, error)
 		Principal:   st.Principal,
 		TraceParent: traceParent,
 		Callback:    st.Callback,
+		Deadline:    st.Deadline,
 		Held:        st.Held,
 	}
 	if a := st.Attempt; a != nil && a.Outcome == "" {
@@ -153,6 +157,7 @@ func StartMessage(d Delivery) (events.Message, error) {
 		Trigger:    trigger,
 		Principal:  d.Principal,
 		Callback:   d.callback(),
+		Deadline:   d.Deadline,
 		AcceptedAt: d.AcceptedAt.UTC(),
 	})
 	if err != nil {

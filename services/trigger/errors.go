@@ -43,6 +43,7 @@ const (
 	CodeInvalidKey      = "invalid_idempotency_key"
 	CodeKeyReused       = "idempotency_key_reused"
 	CodeInvalidCallback = "invalid_callback"
+	CodeInvalidDeadline = "invalid_deadline"
 	CodeInvalidSignal   = "invalid_signal"
 	CodeMapping         = "mapping_failed"
 	CodeMediaType       = "unsupported_media_type"

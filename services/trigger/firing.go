@@ -197,6 +197,7 @@ func scheduleStart(def Schedule, fire Fire) (Start, error) {
 		Input:     input,
 		Labels:    map[string]string{LabelSchedule: def.Name, LabelScheduleVersion: string(def.Digest)},
 		Principal: "schedule/" + def.Name,
+		Deadline:  deadlineText(def.Deadline),
 	}, nil
 }
 

@@ -132,6 +132,7 @@ func mapWebhook(def Webhook, r Request, event Event, values map[string]json.RawM
 		Input:     event.Body,
 		Held:      def.Paused,
 		Limits:    def.Limits,
+		Deadline:  deadlineText(def.Deadline),
 	}
 	var err error
 	if def.Input != nil {
@@ -201,6 +202,7 @@ func (s *Service) API(ctx context.Context, a APIStart) (Accepted, error) {
 		Input    json.RawMessage   `json:"input"`
 		Labels   map[string]string `json:"labels"`
 		Callback *events.Callback  `json:"callback"`
+		Deadline string            `json:"deadline"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -230,6 +232,7 @@ func (s *Service) API(ctx context.Context, a APIStart) (Accepted, error) {
 		Input:     request.Input,
 		Labels:    request.Labels,
 		Callback:  callback,
+		Deadline:  request.Deadline,
 		Principal: a.Principal,
 	})
 }
@@ -289,6 +292,7 @@ func readMessage(m events.Received) (Start, error) {
 		Input:     request.Input,
 		Labels:    request.Labels,
 		Callback:  callback,
+		Deadline:  request.Deadline,
 	}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -36,7 +37,7 @@ INSERT INTO console.commands (id, namespace, run_id, kind, body, principal, idem
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (namespace, idempotency_key) DO NOTHING
 RETURNING ` + commandColumns
-	messagesOfRun = `SELECT messages, messages_unread FROM runner.v_control WHERE run_id = $1 AND namespace = $2`
+	controlOfRun = `SELECT messages, messages_unread, deadline FROM runner.v_control WHERE run_id = $1 AND namespace = $2`
 	// newestMessages are read for runs that have some; their rows are few.
 	newestMessages = `
 SELECT seq, at, coalesce(data->>'principal', ''), left(coalesce(data->>'text', ''), $3)
@@ -113,16 +114,25 @@ func listens(ctx context.Context, tx pgx.Tx, c console.Command) error {
 	return nil
 }
 
-// messages reads what was said to a run.
-func (s *Store) messages(ctx context.Context, namespace string, id events.RunID) (console.Messages, error) {
-	var m console.Messages
-	err := s.pool.QueryRow(ctx, messagesOfRun, string(id), namespace).Scan(&m.All, &m.Unread)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && m.All == 0 {
-		return m, nil
+// control reads how a run is steered from outside.
+func (s *Store) control(ctx context.Context, r *console.Run) error {
+	var deadline *time.Time
+	err := s.pool.QueryRow(ctx, controlOfRun, string(r.ID), r.Namespace).Scan(&r.Messages.All, &r.Messages.Unread, &deadline)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	r.Deadline = orZero(deadline)
+	if err == nil && r.Messages.All > 0 {
+		r.Messages, err = s.messages(ctx, r.Namespace, r.ID, r.Messages)
 	}
 	if err != nil {
-		return m, fmt.Errorf("count messages to run %s: %w", id, err)
+		return fmt.Errorf("read control of run %s: %w", r.ID, err)
 	}
+	return nil
+}
+
+// messages adds the newest of what was said to a run.
+func (s *Store) messages(ctx context.Context, namespace string, id events.RunID, m console.Messages) (console.Messages, error) {
 	rows, err := s.pool.Query(ctx, newestMessages, string(id), namespace, console.MessageShown, console.MaxRunMessages)
 	if err == nil {
 		m.Newest, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n console.Message, err error) {
@@ -132,7 +142,7 @@ func (s *Store) messages(ctx context.Context, namespace string, id events.RunID)
 		})
 	}
 	if err != nil {
-		return m, fmt.Errorf("list messages to run %s: %w", id, err)
+		return m, fmt.Errorf("list messages: %w", err)
 	}
 	for i := range m.Newest {
 		m.Newest[i].Read = i >= m.Unread

@@ -56,7 +56,7 @@ func (s *Store) GetRun(ctx context.Context, namespace string, id events.RunID) (
 	if err := s.links(ctx, &r); err != nil {
 		return r, err
 	}
-	if r.Messages, err = s.messages(ctx, namespace, id); err != nil {
+	if err := s.control(ctx, &r); err != nil {
 		return r, err
 	}
 	r.Known, err = s.known(ctx, namespace, id)

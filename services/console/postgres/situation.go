@@ -117,6 +117,9 @@ func (s *Store) Situation(ctx context.Context, namespace string, id events.RunID
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return console.Situation{}, notFound(err, "explain run %s", id)
 	}
+	if err := s.control(ctx, &out.Run); err != nil {
+		return out, err
+	}
 	return out, s.queues(ctx, &out)
 }
 

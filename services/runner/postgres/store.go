@@ -144,10 +144,10 @@ const createRun = `
 WITH run AS (
     INSERT INTO runner.runs (run_id, namespace, kind, name, digest, status, seq, waiting, input, output, error, labels, trigger, principal,
         parent_run_id, parent_item, paused_for, model_calls, tool_calls, tokens, claim_worker, claim_epoch, claim_cause, claim_at, accepted_at, ended_at, callback, min_reader, forked_from, forked_row, retried, priority,
-        messages, messages_unread)
+        messages, messages_unread, deadline)
     VALUES ($1, $11, $18, $19, $20, $21, $2, $22, $23::json, $24::json, $25::json, $26::jsonb, $27::json, $28,
         $29, $30, $31, $32, $33, $34, $35, CASE WHEN $35::text IS NULL THEN 0 ELSE 1 END, CASE WHEN $35::text IS NOT NULL THEN $3::text END,
-        CASE WHEN $35::text IS NOT NULL THEN clock_timestamp() END, $36, CASE WHEN $37::boolean THEN clock_timestamp() END, $38, $39, $40, $41, $42, $43, $44, $45)
+        CASE WHEN $35::text IS NOT NULL THEN clock_timestamp() END, $36, CASE WHEN $37::boolean THEN clock_timestamp() END, $38, $39, $40, $41, $42, $43, $44, $45, $46)
     ON CONFLICT (run_id) DO NOTHING
     RETURNING run_id, claim_epoch, created_at AS at)` + commitTail
 
@@ -188,11 +188,11 @@ func (s *Store) Create(ctx context.Context, c runner.Commit) (int64, time.Time, 
 		st.Started.Ref.Kind, st.Started.Ref.Name, string(st.Started.Ref.Digest), st.Status(), st.Waiting(),
 		jsonText(st.Started.Input), jsonText(st.Ending.Output), problemText(whyNot(st)), marshalText(labels), marshalText(st.Started.Trigger), st.Started.Principal,
 		parentRun, parentItem, pausedFor(st), st.ModelCalls, st.ToolCalls, st.Usage.Total(), claimer, st.Started.AcceptedAt, st.End != "",
-		callbackURL(st), readerOf(c.Facts))
+		callbackURL(st), max(readerOf(c.Facts), st.Reader()))
 	args = append(args, originOf(st)...)
 	args = append(args, cmp.Or(st.Started.Priority, events.PriorityInteractive))
 	heard, unread := st.Heard()
-	args = append(args, heard, unread)
+	args = append(args, heard, unread, deadlineOf(st))
 	if len(c.Notices) > 0 { // it failed at once
 		return s.createTelling(ctx, c, args)
 	}
@@ -350,6 +350,14 @@ func callbackURL(st *runner.State) string {
 		return ""
 	}
 	return st.Started.Callback.URL
+}
+
+// deadlineOf is when the run ends at the latest; nil when it has all the time.
+func deadlineOf(st *runner.State) *time.Time {
+	if st.Started.Deadline == nil {
+		return nil
+	}
+	return &st.Started.Deadline.At
 }
 
 // originOf are the columns of a run that began with the rows of another.

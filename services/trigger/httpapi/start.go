@@ -86,6 +86,10 @@ func startRequest() *huma.RequestBody {
 					Description: "where the run's end is posted to, signed; only for an agent or flow whose definition has a callback section",
 					Properties:  map[string]*huma.Schema{"url": {Type: huma.TypeString, Format: "uri", MaxLength: new(spec.MaxCallbackURL)}},
 				},
+				"deadline": {
+					Type: huma.TypeString, MaxLength: new(64),
+					Description: "when the run ends at the latest, as expired: a time from the acceptance on like 90m or 2d, or a moment like 2026-12-01T08:00:00Z; an earlier one of the definition holds",
+				},
 				"labels": {
 					Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString},
 					Description: fmt.Sprintf("at most %d, keys of 1 to %d bytes, values of at most %d", trigger.MaxLabels, trigger.MaxLabelKey, trigger.MaxLabelValue),
