@@ -93,8 +93,8 @@ type built struct {
 // same answer to the same request has the same bytes.
 func build(a Answer, r Request, key string) built {
 	b := built{
-		id: "msg_" + derive(key, r.Turn(), "message"), model: r.Model, parts: a.Parts,
-		stopReason: a.StopReason, usage: a.Usage, noUsage: a.NoUsage, key: key, turn: r.Turn(), request: r,
+		id: "msg_" + derive(key, r.place(), "message"), model: r.Model, parts: a.Parts,
+		stopReason: a.StopReason, usage: a.Usage, noUsage: a.NoUsage, key: key, turn: r.place(), request: r,
 	}
 	calls := 0
 	for _, p := range a.Parts {
@@ -111,7 +111,7 @@ func build(a Answer, r Request, key string) built {
 				ID    string          `json:"id"`
 				Name  string          `json:"name"`
 				Input json.RawMessage `json:"input"`
-			}{"tool_use", callIDOf(key, r.Turn(), calls), p.name, input}))
+			}{"tool_use", callIDOf(key, r.place(), calls), p.name, input}))
 			calls++
 		default:
 			b.blocks = append(b.blocks, encode(struct {

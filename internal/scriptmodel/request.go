@@ -21,6 +21,8 @@ type Request struct {
 
 	system json.RawMessage // as it arrived
 	tools  json.RawMessage
+	base   int  // answers of the conversation before those of the messages
+	aside  bool // it asks for a summary
 }
 
 // Message is one turn. A plain string as content is one text block.
@@ -80,6 +82,17 @@ func (r Request) Turn() int {
 	}
 	return n
 }
+
+// LastText is the text of the last message, without results of tools.
+func (r Request) LastText() string {
+	if len(r.Messages) == 0 {
+		return ""
+	}
+	return r.Messages[len(r.Messages)-1].text()
+}
+
+// place counts the answers of the whole conversation that came before.
+func (r Request) place() int { return r.base + r.Turn() }
 
 // Results lists every tool result so far, in the order of their messages.
 func (r Request) Results() []Result {

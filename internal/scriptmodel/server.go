@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,6 +24,10 @@ type Config struct {
 	// Key names the conversation of a request. Nil means metadata.user_id, else
 	// a digest of the system prompt and the first message.
 	Key func(Request) string
+	// Aside says that a request asks for a summary of its conversation: its last
+	// message and its answer stand in no later request, but for the answer's text in
+	// the first message of a history that is shortened. Nil means that none does.
+	Aside func(Request) bool
 	// Fault says what goes wrong with a request. Nth counts the requests of the
 	// conversation at the same turn, from 1. Nil means nothing.
 	Fault func(r Request, nth int) Fault
@@ -198,7 +204,7 @@ func (s *Server) answer(w http.ResponseWriter, req *http.Request, d dialect, bod
 		s.violate(w, d, key, r, err)
 		return
 	}
-	e, err := s.open(key, req.URL.Path, r)
+	e, err := s.open(key, req.URL.Path, &r)
 	if err != nil {
 		s.violate(w, d, key, r, err)
 		return
@@ -242,7 +248,11 @@ func (s *Server) answer(w http.ResponseWriter, req *http.Request, d dialect, bod
 		return // the caller is gone
 	}
 	s.mu.Lock()
-	s.conversations[key].gave(r.Turn(), d.given(b), b.stopReason)
+	if c := s.conversations[key]; r.aside {
+		c.summaries = append(c.summaries, strings.TrimSpace(Message{Blocks: d.given(b)}.text()))
+	} else {
+		c.gave(r.place(), d.given(b), b.stopReason)
+	}
 	s.mu.Unlock()
 	s.write(ctx, w, d, e, b, fault)
 }
@@ -284,7 +294,7 @@ func (s *Server) write(ctx context.Context, w http.ResponseWriter, d dialect, e 
 }
 
 // open records a request that keeps the rules.
-func (s *Server) open(key, path string, r Request) (*Exchange, error) {
+func (s *Server) open(key, path string, r *Request) (*Exchange, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.conversations[key]
@@ -292,18 +302,30 @@ func (s *Server) open(key, path string, r Request) (*Exchange, error) {
 		c = &conversation{}
 		s.conversations[key] = c
 	}
-	elsewhere := func(turn int, m Message) (given, paused bool) {
-		for _, other := range s.conversations {
-			if other.wasGiven(turn, m) {
-				given, paused = true, paused || other.paused[messageDigest(m)]
+	elsewhere := others{
+		gave: func(place int, m Message) (given, paused bool) {
+			for _, other := range s.conversations {
+				if other.wasGiven(place, m) {
+					given, paused = true, paused || other.paused[messageDigest(m)]
+				}
 			}
-		}
-		return given, paused
+			return given, paused
+		},
+		summarized: func(text string) bool {
+			for _, other := range s.conversations {
+				if slices.ContainsFunc(other.summaries, func(summary string) bool { return strings.Contains(text, summary) }) {
+					return true
+				}
+			}
+			return false
+		},
 	}
-	if err := c.check(r, elsewhere); err != nil {
+	r.aside = s.c.Aside != nil && s.c.Aside(*r)
+	var err error
+	if r.base, err = c.check(*r, r.aside, elsewhere); err != nil {
 		return nil, err
 	}
-	e := &Exchange{ID: len(s.exchanges) + 1, Key: key, Turn: r.Turn(), Nth: 1, Arrived: time.Now(), Path: path, Request: r}
+	e := &Exchange{ID: len(s.exchanges) + 1, Key: key, Turn: r.Turn(), Nth: 1, Arrived: time.Now(), Path: path, Request: *r}
 	for _, earlier := range s.exchanges {
 		if earlier.Key == key && earlier.Turn == e.Turn {
 			e.Nth++

@@ -136,28 +136,80 @@ func TestConversation_GoesOnFromAnotherOne(t *testing.T) {
 		return Message{Role: "user", Blocks: []Block{{Type: "text", Text: text}}}
 	}
 	r := Request{Messages: []Message{user("hello"), answer, user("go on")}}
-	elsewhere := func(turn int, m Message) (given, paused bool) {
-		return old.wasGiven(turn, m), old.paused[messageDigest(m)]
-	}
-	if err := (&conversation{}).check(r, elsewhere); err != nil {
+	from := others{summarized: func(string) bool { return false }, gave: func(place int, m Message) (given, paused bool) {
+		return old.wasGiven(place, m), old.paused[messageDigest(m)]
+	}}
+	if _, err := (&conversation{}).check(r, false, from); err != nil {
 		t.Errorf("the old turns are refused: %v", err)
 	}
-	if err := (&conversation{}).check(r, func(int, Message) (given, paused bool) { return false, false }); err == nil {
+	if _, err := (&conversation{}).check(r, false, nobody); err == nil {
 		t.Error("an answer that nobody gave is taken over")
 	}
 	later := &conversation{}
-	if err := later.check(Request{Messages: []Message{user("hello")}}, elsewhere); err != nil {
+	if _, err := later.check(Request{Messages: []Message{user("hello")}}, false, from); err != nil {
 		t.Fatal(err)
 	}
-	if err := later.check(r, elsewhere); err == nil {
+	if _, err := later.check(r, false, from); err == nil {
 		t.Error("a conversation that has begun takes over another one's answer")
 	}
 	end := Request{Messages: []Message{user("hello"), answer}}
-	if err := (&conversation{}).check(end, elsewhere); err == nil {
+	if _, err := (&conversation{}).check(end, false, from); err == nil {
 		t.Error("a history that ends with a whole answer is taken over")
 	}
 	old.gave(0, answer.Blocks, "pause_turn")
-	if err := (&conversation{}).check(end, elsewhere); err != nil {
+	if _, err := (&conversation{}).check(end, false, from); err != nil {
 		t.Errorf("a turn that was paused elsewhere does not go on: %v", err)
 	}
 }
+
+// A conversation is shortened by a summary that was given in it, and its answers
+// behind that come one after the other, word for word.
+func TestConversation_IsShortenedByItsSummary(t *testing.T) {
+	t.Parallel()
+	user := func(text string) Message {
+		return Message{Role: "user", Blocks: []Block{{Type: "text", Text: text}}}
+	}
+	says := func(text string) Message {
+		return Message{Role: "assistant", Blocks: []Block{{Type: "text", Text: text}}}
+	}
+	whole := func(t *testing.T) *conversation {
+		c := &conversation{}
+		var messages []Message
+		for i, text := range []string{"one", "two", "three"} {
+			messages = append(messages, user("say "+text))
+			if _, err := c.check(Request{Messages: messages}, false, nobody); err != nil {
+				t.Fatal(err)
+			}
+			c.gave(i, says(text).Blocks, "end_turn")
+			messages = append(messages, says(text))
+		}
+		if _, err := c.check(Request{Messages: []Message{user("say one"), says("one"), user("sum it up")}}, true, nobody); err != nil {
+			t.Fatal(err)
+		}
+		c.summaries = append(c.summaries, "it counts")
+		return c
+	}
+	for name, tc := range map[string]struct {
+		messages []Message
+		wantErr  string
+	}{
+		"the newest answers":           {[]Message{user("say one\n\nit counts"), says("two"), user("say three"), says("three"), user("go on")}, ""},
+		"no answer":                    {[]Message{user("say one\n\nit counts")}, ""},
+		"no summary":                   {[]Message{user("say one"), says("two"), user("say three")}, "was never given"},
+		"another summary":              {[]Message{user("say one\n\nit sings"), says("two"), user("go on")}, "is no summary of it"},
+		"without what was asked first": {[]Message{user("it counts"), says("two"), user("go on")}, "is no summary of it"},
+		"another question kept":        {[]Message{user("say one\n\nit counts"), says("two"), user("say four"), says("three"), user("go on")}, "differs from"},
+		"an answer left out":           {[]Message{user("say one\n\nit counts"), says("one"), user("x"), says("three"), user("go on")}, "one after the other"},
+		"an answer that was made up":   {[]Message{user("say one\n\nit counts"), says("four"), user("go on")}, "one after the other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := whole(t).check(Request{Messages: tc.messages}, false, nobody)
+			if tc.wantErr == "" && err != nil || tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)) {
+				t.Errorf("%v, want %q", err, tc.wantErr)
+			}
+		})
+	}
+}
+
+// nobody is a server without another conversation.
+var nobody = others{gave: func(int, Message) (given, paused bool) { return false, false }, summarized: func(string) bool { return false }}

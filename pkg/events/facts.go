@@ -42,6 +42,10 @@ const (
 	FactForked          = "run_forked"       // body: Forked
 	FactMessage         = "message_received" // body: SayRun
 	FactDeadline        = "deadline_passed"  // body: Expiring
+	// FactCompactionStarted and FactContextCompacted shorten the conversation that
+	// later requests begin with.
+	FactCompactionStarted = "compaction_started"
+	FactContextCompacted  = "context_compacted"
 	// FactCallback comes after the end, at most once, and leaves the end as it
 	// is. Body: ToolCompleted.
 	FactCallback = "callback_completed"

@@ -88,6 +88,8 @@ func Facts() []FactKind {
 		{Kind: FactChildStarted, Doc: "A call starts a child run.", New: body[ChildStarted]},
 		{Kind: FactQuestionAsked, Doc: "A call asks a person, whose answer is its result.", New: body[QuestionAsked]},
 		{Kind: FactOutputRejected, Doc: "A final answer is not what the agent's output has to be; the model corrects it, or the run fails.", New: body[OutputRejected], Reader: 3},
+		{Kind: FactCompactionStarted, Doc: "The conversation is too long: the model is asked to summarize what is old of it.", New: body[CompactionStarted], Reader: 3},
+		{Kind: FactContextCompacted, Doc: "A summary stands for the old answers in every later request; the rows stay as they are.", New: body[ContextCompacted], Reader: 3},
 		{Kind: FactCancelRequested, Doc: "Somebody cancelled the run; what had not begun is taken back.", New: body[Cancelling]},
 		{Kind: FactPaused, Doc: "The run stands still: an operator or a budget holds it.", New: body[Paused]},
 		{Kind: FactResumed, Doc: "The pause is over.", New: body[Resumed]},

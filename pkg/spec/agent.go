@@ -25,7 +25,9 @@ type Agent struct {
 	Input  *Schema   `json:"input,omitempty"`
 	// Output, when set, makes the final answer a JSON value; nil: it is text.
 	Output *AgentOutput `json:"output,omitempty"`
-	Tools  []string     `json:"tools,omitempty"` // names of Tools, in the order the model sees them
+	// Context, when set, lets long conversations be shortened.
+	Context *AgentContext `json:"context,omitempty"`
+	Tools   []string      `json:"tools,omitempty"` // names of Tools, in the order the model sees them
 	// MaxTokens bounds one answer; zero means the model's own.
 	MaxTokens int64       `json:"maxTokens,omitempty"`
 	Budget    AgentBudget `json:"budget"`
@@ -62,6 +64,7 @@ func (a *Agent) fill() {
 		a.Budget.ModelCalls = DefaultModelCalls
 	}
 	a.Output.fill()
+	a.Context.fill()
 }
 
 func (a *Agent) check(d *decoder, s spot) {
@@ -85,6 +88,7 @@ func (a *Agent) check(d *decoder, s spot) {
 	d.priority(s.at("priority"), a.Priority)
 	a.Notify.check(d, s.at("notify"))
 	d.within(s.at("deadline"), a.Deadline, time.Second, maxDeadline)
+	a.Context.check(d, s.at("context"))
 	d.nameList(s.at("budget", "pools"), a.Budget.Pools, 10)
 	d.between(s.at("maxTokens"), a.MaxTokens, 0, 1_000_000)
 	d.between(s.at("budget", "toolCalls"), a.Budget.ToolCalls, 0, 1_000_000)

@@ -264,6 +264,9 @@ func (d *decision) advanceAgent(plan *Plan) (more bool, err error) {
 		if stuck := s.stuck(); stuck != nil {
 			return false, fail(stuck)
 		}
+		if started, err := d.compact(plan); started || err != nil {
+			return started, err
+		}
 		return false, d.checkCeilings(plan)
 	}
 	if s.Retry != nil || s.blocked() || len(s.Turns) == 0 {
@@ -271,6 +274,11 @@ func (d *decision) advanceAgent(plan *Plan) (more bool, err error) {
 	}
 	last := s.Turns[len(s.Turns)-1].Answer
 	if end := s.outcome(last); end != nil {
+		if end.Code == CodeContextWindow {
+			if started, err := d.squeeze(plan); started || err != nil {
+				return started, err
+			}
+		}
 		return false, fail(end)
 	}
 	switch last.StopReason {
@@ -323,7 +331,11 @@ func DecideFailure(s *State, plan *Plan, e *ModelError, by Claimed, now time.Tim
 		err := d.add(events.FactLateResult, events.LateResult{Type: events.FactModelFailed, Data: mustJSON(body)}, false)
 		return Decision{Facts: d.facts, State: d.state}, err
 	}
-	again := e.Retry && body.Attempt < maxModelFailures && s.Cancel == nil
+	most := maxModelFailures
+	if e.Code == codeSummary {
+		most = maxSummaries
+	}
+	again := e.Retry && body.Attempt < most && s.Cancel == nil
 	if next := plan.fallback(s, e, body.Attempt); next != "" && s.Cancel == nil {
 		body.NextModel, again = next, true
 	} else if again {
@@ -336,6 +348,11 @@ func DecideFailure(s *State, plan *Plan, e *ModelError, by Claimed, now time.Tim
 	switch {
 	case again || d.state.Cancel != nil:
 	case e.Code == CodeContextWindow:
+		if started, err := d.squeeze(plan); err != nil {
+			return Decision{}, err
+		} else if started {
+			break
+		}
 		if err := d.add(events.FactFailed, events.Ending{Error: s.overflow(body.Problem.Message)}, false); err != nil {
 			return Decision{}, err
 		}

@@ -21,7 +21,7 @@ var ownAlertAt = [...]int64{80, 100}
 // ownAlerts lists what a commit passes. Passing the hundredth percent is also to
 // stop at a ceiling because the next call does not fit under it.
 func ownAlerts(before, after *State, plan *Plan, now time.Time) []Alert {
-	if after.Started.Ref.Kind == events.KindAgent && len(after.Turns) == len(before.Turns) && after.Pause == before.Pause && after.End == before.End && after.Failures == before.Failures {
+	if after.Started.Ref.Kind == events.KindAgent && len(after.Turns) == len(before.Turns) && after.ModelCalls == before.ModelCalls && after.Pause == before.Pause && after.End == before.End && after.Failures == before.Failures {
 		return nil
 	}
 	was := map[string]Ceiling{}

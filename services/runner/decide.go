@@ -163,7 +163,9 @@ func (d *decision) tool(t events.ToolCompleted) error {
 }
 
 // answeredAfter reports whether the model has already been shown c's result.
-func (d *decision) answeredAfter(c *Call) bool { return c.Turn < len(d.state.Turns)-1 }
+func (d *decision) answeredAfter(c *Call) bool {
+	return c.Turn < len(d.state.Turns)-1 || c.Turn < d.state.cut()
+}
 
 func (d *decision) decided(a events.ApprovalDecision) error {
 	c, ok := d.state.call(a.CallID)

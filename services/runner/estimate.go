@@ -70,6 +70,9 @@ func (r Request) Most(p *spec.Prices) Amounts {
 // that is known.
 func (r Request) billed(err error) *events.Usage {
 	e, ok := errors.AsType[*ModelError](err)
+	if ok && e.Usage != nil {
+		return e.Usage // it answered, with nothing of use
+	}
 	if !ok || !e.Begun && !e.Unknown {
 		return nil
 	}

@@ -62,7 +62,7 @@ func (m NamedModel) prices() *spec.Prices {
 // cache of the history.
 func (p *Plan) fallback(s *State, e *ModelError, attempt int) string {
 	switch e.Code {
-	case CodeContextWindow, "transcript", "invalid_request_error", "provider":
+	case CodeContextWindow, codeSummary, "transcript", "invalid_request_error", "provider":
 		return "" // the request is at fault, not who was asked
 	}
 	if e.Retry && attempt < failoverAfter && e.RetryAfter <= failoverWait {
@@ -78,7 +78,7 @@ func (p *Plan) fallback(s *State, e *ModelError, attempt int) string {
 	return ""
 }
 
-// takenBy reports whether a model can go on with the history: it is empty, or
+// takenBy reports whether a model can go on with the history: no answer is in it, or
 // all of it comes from models behind the same API and nothing of it is bound to
 // the model that said it.
 func (s *State) takenBy(p *Plan, m NamedModel) bool {
@@ -86,14 +86,14 @@ func (s *State) takenBy(p *Plan, m NamedModel) bool {
 	for _, f := range p.Fallbacks {
 		providers[f.Name] = f.Provider
 	}
-	for i, t := range s.Turns {
+	for _, t := range s.Turns[s.cut():] {
 		a := t.Answer
-		if blank(a) {
+		if unsaid(a) {
 			continue
 		}
-		if a.Bound || providers[a.ModelName] != m.Provider || i == len(s.Turns)-1 && a.StopReason == StopPause {
+		if a.Bound || providers[a.ModelName] != m.Provider {
 			return false
 		}
 	}
-	return true
+	return !s.pausedAfter(len(s.Turns))
 }

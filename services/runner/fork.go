@@ -186,6 +186,8 @@ func (d *decision) fork(o events.ForkRun, p Past, plan *Plan) error {
 	for _, id := range slices.Sorted(maps.Keys(o.Edits.Results)) {
 		if c, ok := d.state.call(id); !ok || c.Done == nil {
 			return forkf("call %s has no result at row %d, so there is none to edit", id, row)
+		} else if c.Turn < d.state.cut() {
+			return forkf("at row %d a summary stands for the result of call %s, so an edit would not be read; fork at an earlier row", row, id)
 		}
 	}
 	effects := p.effects(plan)

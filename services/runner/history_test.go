@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-run/holdfast/internal/scriptmodel"
@@ -21,10 +23,14 @@ import (
 func TestHistory_EveryPrefixIsAccepted(t *testing.T) {
 	onEachProvider(t, func(t *testing.T, provider string) {
 		checked, kinds := 0, map[string]bool{}
-		for seed := range uint64(14) {
-			l := newLoop(t, provider, fmt.Sprintf("run %d", seed), scripted(func(r scriptmodel.Request) scriptmodel.Answer {
-				return anyAnswer(provider, seed, r)
+		for seed := range uint64(18) {
+			var l *loop
+			l = newLoop(t, provider, fmt.Sprintf("run %d", seed), scripted(func(r scriptmodel.Request) scriptmodel.Answer {
+				return anyAnswer(provider, seed, len(l.state.Turns), r)
 			}))
+			if seed%2 == 1 { // its answer is held to a schema, and its conversation is shortened
+				l.agentLines(fmt.Sprintf("context: {compactAt: 1000, keep: %d}\n%s", seed%5, repairs(int(seed%4))))
+			}
 			l.dice = rand.New(rand.NewPCG(seed, 1))
 			l.tool = func(c *runner.Call) events.ToolCompleted {
 				done := events.ToolCompleted{CallID: c.CallID, RunID: l.state.RunID, Tool: c.Tool, Status: events.CallSucceeded}
@@ -37,6 +43,8 @@ func TestHistory_EveryPrefixIsAccepted(t *testing.T) {
 					done.Result = json.RawMessage(`"  "`)
 				case 3:
 					done.Result = json.RawMessage(`{"a":[1.10,12345678901234567890]}`)
+				case 4:
+					done.Result = mustJSON(t, strings.Repeat("long ", 300))
 				}
 				return done
 			}
@@ -48,10 +56,11 @@ func TestHistory_EveryPrefixIsAccepted(t *testing.T) {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
 				}
+				kinds[l.journal[n-1].Kind] = true
 				if len(st.Turns) > 0 {
 					kinds[st.Turns[len(st.Turns)-1].Answer.StopReason] = true
 				}
-				if !st.OwesModelCall() {
+				if !st.OwesModelCall() || !slices.Contains(l.commits, n) {
 					continue
 				}
 				r, err := runner.NextRequest(st, l.plan, 9)
@@ -70,19 +79,22 @@ func TestHistory_EveryPrefixIsAccepted(t *testing.T) {
 				t.Fatalf("the journal of seed %d:\n%s", seed, l.text())
 			}
 		}
-		if checked < 60 || len(kinds) < 3 {
-			t.Errorf("only %d histories were checked, answers ended with %v", checked, kinds)
+		if checked < 60 || !kinds["max_tokens"] || !kinds["end_turn"] || !kinds[events.FactOutputRejected] || !kinds[events.FactContextCompacted] {
+			t.Errorf("only %d histories were checked, of rows and stop reasons %v", checked, kinds)
 		}
 	})
 }
 
-// anyAnswer is a pure function of the seed and the history.
-func anyAnswer(provider string, seed uint64, r scriptmodel.Request) scriptmodel.Answer {
+// anyAnswer is a pure function of the seed and the run.
+func anyAnswer(provider string, seed uint64, turns int, r scriptmodel.Request) scriptmodel.Answer {
 	h := fnv.New64a()
-	_ = json.NewEncoder(h).Encode([]any{r.Turn(), len(r.Results())})
+	_ = json.NewEncoder(h).Encode([]any{turns, r.Turn(), len(r.Results())})
 	dice := rand.New(rand.NewPCG(seed, h.Sum64()))
-	if r.Turn() > 9 {
-		return saying("done")
+	if asksForSummary(r) && dice.IntN(4) > 0 {
+		return saying(fmt.Sprintf("summary <%d> & é 🚀", turns))
+	}
+	if turns > 12 {
+		return saying([]string{"done", `{"price":"1"}`, `{"price":1.10}`}[dice.IntN(3)])
 	}
 	var a scriptmodel.Answer
 	part := func(p scriptmodel.Part) { a.Parts = append(a.Parts, p) }

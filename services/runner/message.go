@@ -86,7 +86,7 @@ func (s *State) wereRead(n int) {
 // provider paused nothing may come but its continuation.
 func (s *State) readable() int {
 	n := len(s.Messages)
-	if len(s.Turns) > 0 && paused(s.Turns[len(s.Turns)-1].Answer) {
+	if s.pausedAfter(len(s.Turns)) {
 		for n > 0 && !s.Messages[n-1].Read {
 			n--
 		}

@@ -72,7 +72,7 @@ func TestMessage_EveryPrefixIsAccepted(t *testing.T) {
 				if r.Turn() > 5 {
 					return saying("done")
 				}
-				return anyAnswer(provider, seed, r)
+				return anyAnswer(provider, seed, r.Turn(), r)
 			}))
 			l.dice = rand.New(rand.NewPCG(seed, 7))
 			var said []string

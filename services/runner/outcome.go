@@ -66,6 +66,8 @@ func (s *State) goesOn(last events.ModelAnswered) bool {
 		return len(last.Calls) > 0
 	case StopPause:
 		return true
+	case StopWindow:
+		return s.Pressed == len(s.Turns) // a summary makes room
 	}
 	return false // refused, too long, or nobody knows
 }
@@ -115,7 +117,10 @@ func (s *State) overflow(reason string) *events.Problem {
 		}
 	}
 	add(len(s.Started.Input), of)
-	for _, t := range s.Turns {
+	if s.Compacted != nil {
+		add(len(s.Compacted.Text), "a summary")
+	}
+	for _, t := range s.Turns[s.cut():] {
 		add(len(t.Answer.Raw), "an answer")
 		for _, c := range t.Answer.Calls {
 			if call, _ := s.call(c.CallID); call != nil && call.Done != nil {
@@ -125,5 +130,5 @@ func (s *State) overflow(reason string) *events.Problem {
 	}
 	return &events.Problem{Code: CodeContextWindow, Message: clip(fmt.Sprintf(
 		"the conversation no longer fits the model's context window: %d answers and %d bytes, the largest part %s of %d bytes (%s); let tools return less, or use a model with a larger window",
-		len(s.Turns), bytes, of, largest, reason), 900)}
+		len(s.Turns)-s.cut(), bytes, of, largest, reason), 900)}
 }

@@ -176,12 +176,12 @@ func NextRequest(st *State, plan *Plan, epoch int64) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	entries, err := st.Transcript(first)
+	entries, err := st.entries(first)
 	if err != nil {
 		return Request{}, err
 	}
 	model := plan.answering(st).Model
-	r := Request{RunID: st.RunID, Seq: st.Seq, Epoch: epoch, Model: model, System: st.system(plan), Entries: entries, Messages: st.readable(), MaxTokens: maxTokens(plan, model)}
+	r := Request{Summary: st.Compacting != nil, RunID: st.RunID, Seq: st.Seq, Epoch: epoch, Model: model, System: st.system(plan), Entries: entries, Messages: st.readable(), MaxTokens: maxTokens(plan, model)}
 	for _, ref := range st.Started.Tools {
 		r.Tools = append(r.Tools, NamedTool{Name: ref.Name, Tool: plan.Tools[ref.Name]})
 	}

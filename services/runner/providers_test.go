@@ -32,6 +32,7 @@ type loop struct {
 
 	state   *runner.State
 	journal []runner.Fact
+	commits []int // how many rows there were after each; those of one come together
 	now     time.Time
 	asks    int
 	// tool gives the outcome of a call; nil means success.
@@ -72,6 +73,7 @@ spec: {model: main, instructions: be exact, tools: [look], budget: {modelCalls: 
 
 func newLoop(t *testing.T, provider, input string, c scriptmodel.Config) *loop {
 	t.Helper()
+	c.Aside = asksForSummary
 	server := scriptmodel.New(c)
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
@@ -116,6 +118,7 @@ func (l *loop) took(d runner.Decision, err error) {
 		l.t.Fatal(err)
 	}
 	l.journal, l.state = append(l.journal, d.Facts...), d.State
+	l.commits = append(l.commits, len(l.journal))
 }
 
 func (l *loop) decide(in runner.Input) {
@@ -146,19 +149,12 @@ func (l *loop) step(ctx context.Context) {
 	if l.dice != nil && l.dice.IntN(5) == 0 {
 		return // the worker died with the answer in its hand
 	}
-	if err == nil {
-		answer.Messages = r.Messages
-		l.took(runner.DecideAnswer(l.state, l.plan, answer, by, l.now))
-		if l.answered != nil {
-			l.answered(r)
-		}
-		return
+	failed := err != nil
+	d, _, err := runner.DecideOutcome(l.state, l.plan, r, answer, err, by, l.now)
+	l.took(d, err)
+	if l.answered != nil && !failed && !r.Summary {
+		l.answered(r)
 	}
-	failed, ok := err.(*runner.ModelError)
-	if !ok {
-		l.t.Fatalf("%T %v is no ModelError", err, err)
-	}
-	l.took(runner.DecideFailure(l.state, l.plan, failed, by, l.now))
 }
 
 // run goes on until the run ends, or waits for a person.

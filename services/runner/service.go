@@ -71,7 +71,8 @@ type Request struct {
 	System    string
 	Tools     []NamedTool
 	Entries   []Entry
-	Messages  int // of State.Messages that Entries have
+	Messages  int  // of State.Messages that Entries have
+	Summary   bool // it asks for a summary of the conversation, see compact.go
 	MaxTokens int64
 	// Show takes the answer's pieces as they come, from one goroutine, and never
 	// waits; nil when nobody can see them.

@@ -67,6 +67,10 @@ type State struct {
 	Repairs   int   // how many corrections of one were asked for
 	Repairing bool  // the model corrects its final answer, and calls nothing
 
+	Compacting *Compacting // the next model call asks for a summary
+	Compacted  *Compacted  // what stands for the first answers; nil: all are in the requests
+	Pressed    int         // how many answers there were when a compaction last began
+
 	Overtime int64 // wall time, in milliseconds, whose end the journal knows
 	// WallsOver is the same of flows above, by their pools; never written, only replaced.
 	WallsOver map[string]time.Duration
@@ -268,6 +272,10 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, func(e events.Expiring) error { s.cancelling(f.Seq, e.Cancelling); s.Expiring = true; return nil })
 	case events.FactMessage:
 		return decodeInto(f, func(m events.SayRun) error { s.said(m); return nil })
+	case events.FactCompactionStarted:
+		return decodeInto(f, s.compactionStarted)
+	case events.FactContextCompacted:
+		return decodeInto(f, func(b events.ContextCompacted) error { return s.contextCompacted(f.Seq, b) })
 	case events.FactLateResult:
 		return nil
 	}

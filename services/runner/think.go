@@ -115,7 +115,10 @@ func (s *Service) turn(ctx context.Context, c claimed) (again bool, err error) {
 	if err := failpoint.Hit("runner.claimed", string(c.run)); err != nil {
 		return false, err
 	}
-	shown := s.live.attempt(request, l.State.Namespace)
+	var shown *attempt // nobody watches a summary
+	if !request.Summary {
+		shown = s.live.attempt(request, l.State.Namespace)
+	}
 	if shown != nil {
 		request.Show = shown.show
 	}
@@ -198,10 +201,12 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 	if err != nil {
 		return false, err
 	}
-	if err := s.reserveCalls(ctx, l.State, pools, r, c.Epoch, &answer); err != nil {
+	if r.Summary {
+		// None of its calls is made.
+	} else if err := s.reserveCalls(ctx, l.State, pools, r, c.Epoch, &answer); err != nil {
 		return false, err
 	}
-	d, used, err := s.decideOutcome(l, plan, c, r, answer, callErr)
+	d, used, err := DecideOutcome(l.State, plan, r, answer, callErr, c.Claimed, l.Now)
 	if err != nil {
 		return false, fault.Terminal("decide", err)
 	}
@@ -243,11 +248,17 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 	return again, nil
 }
 
-func (s *Service) decideOutcome(l Loaded, plan *Plan, c claimed, r Request, answer Answer, callErr error) (d Decision, used Amounts, err error) {
-	prices := plan.answering(l.State).prices()
+// DecideOutcome says what the outcome of a model call adds to a run, and what it
+// used of shared budgets. It is pure.
+func DecideOutcome(st *State, plan *Plan, r Request, answer Answer, callErr error, by Claimed, now time.Time) (d Decision, used Amounts, err error) {
+	prices := plan.answering(st).prices()
+	decide := DecideAnswer
+	if r.Summary && callErr == nil {
+		decide, callErr = DecideSummary, summaryOf(answer)
+	}
 	if callErr == nil {
-		d, err = DecideAnswer(l.State, plan, answer, c.Claimed, l.Now)
-		return d, usedBy(l.State, d.State, &answer.Usage, Cost(prices, answer.Usage)), err
+		d, err = decide(st, plan, answer, by, now)
+		return d, usedBy(st, d.State, &answer.Usage, Cost(prices, answer.Usage)), err
 	}
 	e, ok := errors.AsType[*ModelError](callErr)
 	if !ok {
@@ -256,14 +267,23 @@ func (s *Service) decideOutcome(l Loaded, plan *Plan, c claimed, r Request, answ
 	if e.Usage = r.billed(e); e.Usage != nil {
 		used = Amounts{Tokens: e.Usage.Total(), MicroUSD: Cost(prices, *e.Usage), ModelCalls: 1}
 	}
-	d, err = DecideFailure(l.State, plan, e, c.Claimed, l.Now)
+	d, err = DecideFailure(st, plan, e, by, now)
 	return d, used, err
 }
 
 // ownAnswer finds the row that this very answer was committed in; 0 when it was
 // not.
 func ownAnswer(st *State, c claimed, r Request, answer Answer, callErr error) int64 {
-	if callErr != nil || len(st.Turns) == 0 {
+	if callErr != nil {
+		return 0
+	}
+	if done := st.Compacted; r.Summary {
+		if done != nil && done.Seq > r.Seq && done.by == (Claimed{Worker: c.Worker, Epoch: c.Epoch}) {
+			return done.Seq
+		}
+		return 0
+	}
+	if len(st.Turns) == 0 {
 		return 0
 	}
 	last := st.Turns[len(st.Turns)-1]

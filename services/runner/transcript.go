@@ -25,18 +25,33 @@ type Result struct {
 
 // Transcript rebuilds the conversation from the journal: append-only, each tool
 // call with exactly one result in the next message, parallel calls answered
-// together and in order. It fails when a call of a finished turn has no result.
+// together and in order. It fails when a call of a finished turn has no result. A
+// summary stands for the answers that it replaces, behind the first message.
 func (s *State) Transcript(first string) ([]Entry, error) {
+	return s.history(first, len(s.Turns), true)
+}
+
+// history is the conversation with its first n answers and the results of their
+// calls; with tail also the messages that come behind them.
+func (s *State) history(first string, n int, tail bool) ([]Entry, error) {
 	out := []Entry{{User: first}}
+	from := s.cut()
+	if s.Compacted != nil {
+		out = say(out, s.Compacted.Text)
+	}
 	messages := s.Messages[:s.readable()]
 	hear := func(turns int, all bool) {
 		for len(messages) > 0 && (all || messages[0].Read && messages[0].Turns <= turns) {
-			out, messages = say(out, messages[0].Text), messages[1:]
+			if m := messages[0]; !m.Read || m.Turns >= from { // else the summary stands for it
+				out = say(out, m.Text)
+			}
+			messages = messages[1:]
 		}
 	}
-	for i, turn := range s.Turns {
+	for i := from; i < n; i++ {
+		turn := s.Turns[i]
 		hear(i, false)
-		if blank(turn.Answer) {
+		if unsaid(turn.Answer) {
 			continue // providers refuse an empty message: the model is asked again instead
 		}
 		out = append(out, Entry{Assistant: turn.Answer.Raw})
@@ -55,7 +70,9 @@ func (s *State) Transcript(first string) ([]Entry, error) {
 		}
 		out = append(out, Entry{Results: results})
 	}
-	hear(len(s.Turns), true)
+	if tail {
+		hear(n, true)
+	}
 	return out, nil
 }
 
