@@ -70,12 +70,7 @@ func showBudgets(ctx context.Context, k *kong.Context, r Remote, o Output, name 
 	return table(k.Stdout, []string{"BUDGET", "WINDOW", "UNIT", "USED", "BOOKED", "LIMIT", "ALERTS"}, rows)
 }
 
-func amount(unit string, n int64) string {
-	if unit == "micro_usd" {
-		return "$" + spec.MicroUSD(n).String()
-	}
-	return strconv.FormatInt(n, 10)
-}
+func amount(unit string, n int64) string { return spec.Amount(unit, n) }
 
 // BudgetsRaiseCmd raises a ceiling.
 type BudgetsRaiseCmd struct {

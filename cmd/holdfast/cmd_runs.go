@@ -170,7 +170,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		"status", r.Status, "waiting", r.Waiting, "why", why, "error", failed,
 		"started by", joinWords(from, parenthesis(r.Principal)), "parent", joinWords(string(r.ParentRunID), r.ParentItem),
 		"goes on from", originLine(r.ForkedFrom), "continued by", forkLines(r.Forks),
-		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "journal", journalLength(r.Seq),
+		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "budgets", budgetLines(r), "journal", journalLength(r.Seq),
 		"deadline", stamp(r.Deadline), "accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
 		"input", pretty(r.Input), "output", pretty(r.Output),
 		"messages", messageLines(r.Messages), "plan", planLines(r.Plan), "facts", factLines(r.Facts), "artifacts", artifactLines(r))

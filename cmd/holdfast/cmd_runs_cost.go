@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/client"
 	"github.com/holdfast-run/holdfast/pkg/spec"
@@ -18,4 +19,20 @@ func costLine(r client.Run) string {
 		line += fmt.Sprintf(" (of it $%s estimated)", spec.MicroUSD(r.CostEstimatedMicroUSD))
 	}
 	return line
+}
+
+// budgetLines shows how a run stands to its ceilings, one on a line.
+func budgetLines(r client.Run) string {
+	var b strings.Builder
+	for _, c := range r.Budgets {
+		booked, window := "", ""
+		if c.Reserved > 0 {
+			booked = ", " + amount(c.Unit, c.Reserved) + " booked"
+		}
+		if c.Window != "" && c.Window != "all" {
+			window = " in " + oneLine(c.Window)
+		}
+		fmt.Fprintf(&b, "%s: %s of %s%s%s\n", oneLine(c.Name), amount(c.Unit, c.Used), amount(c.Unit, c.Limit), booked, window)
+	}
+	return b.String()
 }

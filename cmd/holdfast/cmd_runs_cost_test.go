@@ -18,3 +18,14 @@ func TestCostLine(t *testing.T) {
 		}
 	}
 }
+
+func TestBudgetLines(t *testing.T) {
+	t.Parallel()
+	got := budgetLines(client.Run{Budgets: []client.RunBudget{
+		{Name: "cost", Unit: "micro_usd", Limit: 1_500_000, Used: 120_000}, {Name: "wallTime", Unit: "seconds", Limit: 7200, Used: 61},
+		{Name: "pool:night", Unit: "tokens", Limit: 4000, Used: 3400, Reserved: 600, Window: "2026-11-28"}, {Name: "pool:a\nb", Unit: "steps", Limit: 3, Window: "all"},
+	}})
+	if want := "cost: $0.12 of $1.5\nwallTime: 1m1s of 2h0m0s\npool:night: 3400 of 4000, 600 booked in 2026-11-28\npool:a b: 0 of 3\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -46,3 +46,14 @@ func (c *Client) RaiseBudget(ctx context.Context, id events.RunID, budget string
 	}
 	return post[Commanded](ctx, c, "/v1/runs/"+url.PathEscape(string(id))+"/budget", body)
 }
+
+// RunBudget is how a run stands to a ceiling: its own by the name that RaiseBudget
+// takes, or "pool:<name>" for one that it shares.
+type RunBudget struct {
+	Name     string `json:"name"`
+	Unit     string `json:"unit"` // "tokens", "micro_usd", "modelCalls", "toolCalls", "steps" or "seconds"
+	Limit    int64  `json:"limit"`
+	Used     int64  `json:"used"`
+	Reserved int64  `json:"reserved,omitempty"` // booked for calls under way
+	Window   string `json:"window,omitempty"`
+}

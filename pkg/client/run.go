@@ -120,6 +120,8 @@ type Run struct {
 	ForkedFrom *Link     `json:"forked_from,omitempty"`
 	Forks      []Link    `json:"forks,omitempty"`
 	Deadline   time.Time `json:"deadline,omitzero"` // when it ends at the latest; not in lists
+	// Budgets is how it stands to its ceilings; not in lists.
+	Budgets []RunBudget `json:"budgets,omitempty"`
 	// Messages is what was said to its model; not in lists.
 	Messages *Messages `json:"messages,omitempty"`
 	// Plan and Facts are what the run's model keeps, Artifacts the newest 100 that

@@ -42,6 +42,8 @@ type Run struct {
 	EndedAt                             time.Time
 	// Callback is nil when the run's end is posted nowhere. Not in lists.
 	Callback *Callback
+	// Budgets is how it stands to its ceilings. Not in lists.
+	Budgets []RunBudget
 	// Known is empty in lists.
 	Known Known
 	// Origin is what the run goes on from, Forks what goes on from it. Not in lists.

@@ -47,15 +47,7 @@ func (c Ceiling) reason() string {
 }
 
 // shown is an amount as people read it.
-func shown(unit string, n int64) string {
-	switch unit {
-	case unitMicroUSD:
-		return "$" + spec.MicroUSD(n).String()
-	case unitSeconds:
-		return (time.Duration(n) * time.Second).String()
-	}
-	return strconv.FormatInt(n, 10)
-}
+func shown(unit string, n int64) string { return spec.Amount(unit, n) }
 
 // ceiling is a run's own budget after raises; 0 means none.
 func (s *State) ceiling(name string, defined int64) int64 {

@@ -2,13 +2,10 @@ package runner
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 )
-
-const flowPoolPrefix = "flow-"
 
 // ownPools are the ceilings that a flow's run sets for the runs under it. They are
 // pools like any other, named after the run.
@@ -19,7 +16,7 @@ func ownPools(run events.RunID, flow *spec.Flow) []Pool {
 	var out []Pool
 	for _, b := range flow.Budget.Shared() {
 		b.Channel = flow.Notify.To(events.NoticeBudget)
-		out = append(out, Pool{Name: flowPoolPrefix + string(run) + "-" + strings.ToLower(b.Unit), Budget: b, Fixed: true})
+		out = append(out, Pool{Name: events.FlowPool(run, b.Unit), Budget: b, Fixed: true})
 	}
 	return out
 }
@@ -55,14 +52,4 @@ func (s *State) sharedCeilings(plan *Plan) []events.SharedCeiling {
 
 func sharedCeiling(p Pool) events.SharedCeiling {
 	return events.SharedCeiling{Pool: p.Name, Unit: p.Budget.Unit, Limit: int64(p.Budget.Limit), OnExceeded: p.Budget.OnExceeded, Channel: p.Budget.Channel}
-}
-
-// FlowOfPool is the flow's run whose ceiling a pool is.
-func FlowOfPool(pool string) (id events.RunID, ok bool) {
-	rest, ok := strings.CutPrefix(pool, flowPoolPrefix)
-	i := strings.LastIndexByte(rest, '-')
-	if !ok || i < 0 || !events.RunID(rest[:i]).Valid() {
-		return "", false
-	}
-	return events.RunID(rest[:i]), true
 }

@@ -20,8 +20,6 @@ type wall struct {
 	known time.Duration // an end that the journal knows
 }
 
-const wallPoolSuffix = "-walltime"
-
 // walls lists them, the outermost first.
 func (s *State) walls() []wall {
 	if s.Started.Parent == nil {
@@ -44,7 +42,7 @@ func (w wall) end() time.Time { return w.Since.Add(w.limit) }
 func (w wall) over(now time.Time) bool { return w.known >= w.limit || !now.Before(w.end()) }
 
 func (w wall) paused() events.Paused {
-	flow, _ := FlowOfPool(w.Pool)
+	flow, _ := events.FlowOfPool(w.Pool)
 	return events.Paused{By: pausedByBudget, Pool: "pool:" + w.Pool, Reason: fmt.Sprintf("wallTime of flow run %s: %s are over; raise wallTime of that run to go on", flow, w.limit)}
 }
 
@@ -107,7 +105,7 @@ func (s *State) bounds(plan *Plan) []events.SharedCeiling {
 	return out
 }
 
-func (s *State) wallPool() string { return flowPoolPrefix + string(s.RunID) + wallPoolSuffix }
+func (s *State) wallPool() string { return events.FlowPool(s.RunID, ceilWallTime) }
 
 // passOn tells the runs under this one that the wall time of a flow was raised.
 func (o *outbox) passOn(r events.Raised) {

@@ -168,7 +168,7 @@ func NoticeMessage(k KeptNotice) (events.Message, error) {
 		n.Alert = &events.BudgetAlert{ID: *k.AlertID, Namespace: k.Namespace, Pool: *k.Pool, Window: *k.Window, Percent: *k.Percent, Limit: *k.Limit, Used: *k.Used, Unit: *k.Unit, At: k.AlertAt.UTC()}
 		if strings.HasPrefix(*k.Pool, "run:") {
 			n.RunID = events.RunID(*k.Window)
-		} else if id, ok := FlowOfPool(*k.Pool); ok {
+		} else if id, ok := events.FlowOfPool(*k.Pool); ok {
 			n.RunID = id
 		}
 		n.Alert.RunID = n.RunID

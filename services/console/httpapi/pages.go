@@ -125,6 +125,12 @@ type runPage struct {
 	Run                    console.Run
 	Why                    console.Reason
 	Input, Output, Problem string
+	Cost                   string
+	Budgets                []budgetRow
+	Plan                   []events.PlanItem
+	Facts                  []factRow
+	Artifacts              []artifactRow
+	MoreArtifacts          bool
 	Journal                []journalRow
 	Earlier                int64 // seq before which there is more; 0 for nothing
 	MayCancel              bool
@@ -164,6 +170,11 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 	data := runPage{
 		frame: f, Run: run, Why: console.Why(situation), Input: pretty(run.Input), Output: pretty(run.Output), Problem: pretty(run.Error),
 		MayCancel: p.Role.Allows(authn.Operator) && !events.Ended(run.Status) && run.Status != events.StatusCancelling,
+	}
+	if whole, err := a.console.GetRun(r.Context(), f.Namespace, id); err == nil {
+		data.known(whole)
+	} else { // a damaged row; the journal below says more
+		data.Notice = "What the run has written down cannot be read."
 	}
 	if after > 0 {
 		data.Earlier = after + 1

@@ -1,6 +1,8 @@
 package httpapi_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -25,6 +27,14 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 	r.exec(`UPDATE runner.runs SET name = $2, waiting = $2, output = to_json($2::text), error = to_json($2::text) WHERE run_id = $1`, id, evil)
 	r.exec(`UPDATE runner.journal SET cause = $2, kind = $2, worker = $2, data = to_json($2::text) WHERE run_id = $1 AND seq = 2`, id, evil)
 	r.exec(`INSERT INTO runner.pending (run_id, namespace, item, kind, detail) VALUES ($1, 'default', 'call/x', 'tool', $2)`, id, evil)
+	for i, row := range []string{`plan_changed {"call_id":"c","replace":true,"items":[{"id":"1","title":%[1]s,"state":%[1]s,"note":%[1]s}]}`, `facts_changed {"call_id":"c","set":{%[1]s:%[1]s}}`} {
+		kind, data, _ := strings.Cut(row, " ")
+		quoted, _ := json.Marshal(evil)
+		r.exec(`INSERT INTO runner.journal (run_id, seq, kind, status, cause, inbound, worker, at, data) VALUES ($1, $2, $3, 'running', 'c', false, 'w', clock_timestamp(), $4::text::json)`, id, i+3, kind, fmt.Sprintf(data, quoted))
+	}
+	r.exec(`INSERT INTO tools.artifacts (artifact_id, namespace, run_id, call_id, tool, name, content_type, title, bytes, digest) VALUES ('a-1', 'default', $1, 'c', $2, $2, $2, $2, 22, 'd')`, id, evil)
+	r.exec(`UPDATE runner.journal SET data = json_build_object('pools', json_build_array(json_build_object('kind', 'budget', 'name', $2::text, 'digest', 'd')), 'accepted_at', '2026-11-29T00:00:00Z') WHERE run_id = $1 AND seq = 1`, id, evil)
+	r.exec(`INSERT INTO runner.pools (namespace, pool, window_start, unit, ceiling, used) VALUES ('default', $1, $1, $1, 10, 7)`, evil)
 	approval := string(id) + "-2-0-a2"
 	r.exec(`INSERT INTO approvals.requests (approval_id, namespace, run_id, kind, call_id, agent, tool, tool_digest, args, digest, summary, ask_cause, asked_at, created_at, expires_at, valid_for)
 		VALUES ($1, 'default', $2, 'action', 'c', $3, $3, 'd', to_json($3::text), 'd', $3, 'ask:' || $1, clock_timestamp(), clock_timestamp(), clock_timestamp() + interval '1 h', interval '1 h')`, approval, id, evil)
@@ -43,6 +53,9 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 				t.Errorf("%s has %s", path, bad)
 			}
 		}
+	}
+	if _, _, raw := r.do("GET", "/ui/runs/"+string(id), doortest.Token(authn.Viewer), ""); strings.Count(raw, "&gt;&lt;script&gt;alert(1)") < 15 {
+		t.Error("the run's page does not show what the run wrote down")
 	}
 	if _, _, raw := r.do("GET", "/ui/approvals", doortest.Token(authn.Viewer), ""); !strings.Contains(raw, "holdfast approvals approve "+approval) {
 		t.Error("the inbox does not say how to approve")

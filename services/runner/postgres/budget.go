@@ -241,7 +241,7 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) ([]events.Message, err
 		a.At = a.At.UTC()
 		if strings.HasPrefix(a.Pool, ownPrefix) {
 			a.RunID = events.RunID(a.Window)
-		} else if id, ok := runner.FlowOfPool(a.Pool); ok {
+		} else if id, ok := events.FlowOfPool(a.Pool); ok {
 			a.RunID = id
 		}
 		id := "alert:" + a.ID
