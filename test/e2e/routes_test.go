@@ -18,6 +18,8 @@ func (r route) body() []byte {
 		return []byte(`{"budget":"modelCalls","to":200}`)
 	case strings.HasSuffix(r.path, "/signal"):
 		return []byte(`{"name":"hello"}`)
+	case strings.HasSuffix(r.path, "/messages"):
+		return []byte(`{"text":"hello"}`)
 	}
 	return []byte("{}")
 }
