@@ -134,6 +134,7 @@ func (p *process) pool(service string, pool **pgxpool.Pool) {
 		if p.common.OTLPEndpoint != "" {
 			c.Tracer = pg.NewTracer(p.telemetry.TracerProvider)
 		}
+		c.Named = service != "trigger" // which asks for plans that stay, of its inserts
 		opened, err := pg.Open(ctx, c)
 		if err != nil {
 			return nil, err

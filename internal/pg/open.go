@@ -23,6 +23,11 @@ type Config struct {
 	MaxConns int32
 	// AppName is shown in pg_stat_activity.
 	AppName string
+	// Named is for a service whose statements are long and run all the time: each is
+	// parsed once per connection, which costs as much as to plan it, and still planned
+	// each time, because a plan that was made for an empty table stays until its
+	// statistics are renewed. Behind a pooler it has no meaning.
+	Named bool
 	// Tracer sees every statement of the pool, see NewTracer; nil traces nothing.
 	Tracer pgx.QueryTracer
 }
@@ -42,7 +47,8 @@ var ErrUnsafe = errors.New("unsafe database setting")
 // starting, 30 s at most, and refuses synchronous_commit=off with ErrUnsafe.
 //
 // Statements are described once per connection and not prepared by name, but
-// those that ask for it with [Prepared]. No session setting is made: the statement
+// those of a [Config.Named] and those that ask for it with [Prepared]. No session
+// setting is made behind a pooler: the statement
 // and idle time limits hang on the roles, which the base migration sets. So
 // PgBouncer in transaction mode may stand between.
 //
@@ -65,6 +71,10 @@ func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	defer cancel()
 	if err := Retry(wait, func(ctx context.Context) error { return check(ctx, pc.ConnConfig) }); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
+	}
+	if c.Named && pc.ConnConfig.StatementCacheCapacity > 0 {
+		pc.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+		pc.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_custom_plan"
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {

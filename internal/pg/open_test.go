@@ -75,7 +75,7 @@ func TestOpen_FailsAtOnceWhenTimeCannotHelp(t *testing.T) {
 func TestCaseG09_ThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	pool, err := pg.Open(t.Context(), pg.Config{URL: db.PgBouncer(t, "holdfast_runner"), MaxConns: 8, AppName: "desk-1"})
+	pool, err := pg.Open(t.Context(), pg.Config{URL: db.PgBouncer(t, "holdfast_runner"), MaxConns: 8, AppName: "desk-1", Named: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,6 +175,32 @@ func TestPrepared(t *testing.T) {
 	}
 	if err := pg.Retry(t.Context(), read); err != nil {
 		t.Error(err)
+	}
+}
+
+// Statements that run all the time are parsed once and planned each time: a plan for
+// the empty table would read all of the full one.
+func TestOpen_NamedIsPlannedAnew(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	exec(t, db.Pool, "CREATE TABLE public.notes (id int PRIMARY KEY, more text)")
+	pool, err := pg.Open(t.Context(), pg.Config{URL: db.URL, MaxConns: 1, Named: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	const often = "SELECT count(*)::text FROM public.notes WHERE id = $1"
+	for range 8 {
+		if got := text(t, pool, often, 1); got != "0" {
+			t.Fatal(got)
+		}
+	}
+	if got := text(t, pool, "SELECT custom_plans || ' ' || generic_plans FROM pg_prepared_statements WHERE statement = $1", often); got != "8 0" {
+		t.Errorf("%s plans of the statement and of nobody, want 8 and 0", got)
+	}
+	exec(t, db.Pool, "ALTER TABLE public.notes ADD COLUMN other text, ALTER COLUMN id TYPE bigint")
+	if got := text(t, pool, often, 1); got != "0" {
+		t.Errorf("after the change: %q", got)
 	}
 }
 
