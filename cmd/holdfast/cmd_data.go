@@ -14,25 +14,26 @@ import (
 // Their Run methods want a context.Context bound in kong and write to the
 // Stdout and Stderr of the kong.Context. exitCode says how the process ends.
 type DataCommands struct {
-	Init       InitCmd       `cmd:"" group:"work" help:"Write a small working project to start from. Needs no server."`
-	Validate   ValidateCmd   `cmd:"" group:"work" help:"Check definitions without a server."`
-	Apply      ApplyCmd      `cmd:"" group:"work" help:"Store definitions (agents, tools, flows, ...) from YAML files."`
-	Runs       RunsCmd       `cmd:"" group:"work" help:"Start, watch and steer runs."`
-	Approvals  ApprovalsCmd  `cmd:"" group:"work" help:"See what waits for a person, and decide it."`
-	Notices    NoticesCmd    `cmd:"" group:"work" help:"See what people were told in channels."`
-	Effects    EffectsCmd    `cmd:"" group:"work" help:"Read the ledger of side effects and settle doubts."`
-	Stop       StopCmd       `cmd:"" group:"work" help:"The emergency stop: let no new write leave."`
-	Start      StartCmd      `cmd:"" group:"work" help:"End a stop, or list what is stopped."`
-	Budgets    BudgetsCmd    `cmd:"" group:"work" help:"See what shared budgets have used, and raise ceilings."`
-	Doctor     DoctorCmd     `cmd:"" group:"work" help:"Say what is wrong and what to do about it."`
-	Artifacts  ArtifactsCmd  `cmd:"" group:"work" help:"List and download what tool calls left behind."`
-	Tools      ToolsCmd      `cmd:"" group:"work" help:"List, test and import tools."`
-	Events     EventsCmd     `cmd:"" group:"work" help:"Follow everything that happens, as it happens."`
-	Schedules  SchedulesCmd  `cmd:"" group:"work" help:"See, pause, start and backfill schedules."`
-	Deliveries DeliveriesCmd `cmd:"" group:"work" help:"See what came in, also what was rejected, and replay it."`
-	Signals    SignalsCmd    `cmd:"" group:"work" help:"Hand data to runs that wait, and see what became of it."`
-	Webhooks   WebhooksCmd   `cmd:"" group:"work" help:"Try a webhook with a request that is signed as its sender signs."`
-	Tokens     TokensCmd     `cmd:"" group:"work" help:"Create, list and revoke tokens."`
+	Init        InitCmd        `cmd:"" group:"work" help:"Write a small working project to start from. Needs no server."`
+	Validate    ValidateCmd    `cmd:"" group:"work" help:"Check definitions without a server."`
+	Apply       ApplyCmd       `cmd:"" group:"work" help:"Store definitions (agents, tools, flows, ...) from YAML files."`
+	Runs        RunsCmd        `cmd:"" group:"work" help:"Start, watch and steer runs."`
+	Approvals   ApprovalsCmd   `cmd:"" group:"work" help:"See what waits for a person, and decide it."`
+	Notices     NoticesCmd     `cmd:"" group:"work" help:"See what people were told in channels."`
+	Effects     EffectsCmd     `cmd:"" group:"work" help:"Read the ledger of side effects and settle doubts."`
+	Stop        StopCmd        `cmd:"" group:"work" help:"The emergency stop: let no new write leave."`
+	Start       StartCmd       `cmd:"" group:"work" help:"End a stop, or list what is stopped."`
+	Budgets     BudgetsCmd     `cmd:"" group:"work" help:"See what shared budgets have used, and raise ceilings."`
+	Concurrency ConcurrencyCmd `cmd:"" group:"work" help:"See which runs hold concurrency keys, and who waits."`
+	Doctor      DoctorCmd      `cmd:"" group:"work" help:"Say what is wrong and what to do about it."`
+	Artifacts   ArtifactsCmd   `cmd:"" group:"work" help:"List and download what tool calls left behind."`
+	Tools       ToolsCmd       `cmd:"" group:"work" help:"List, test and import tools."`
+	Events      EventsCmd      `cmd:"" group:"work" help:"Follow everything that happens, as it happens."`
+	Schedules   SchedulesCmd   `cmd:"" group:"work" help:"See, pause, start and backfill schedules."`
+	Deliveries  DeliveriesCmd  `cmd:"" group:"work" help:"See what came in, also what was rejected, and replay it."`
+	Signals     SignalsCmd     `cmd:"" group:"work" help:"Hand data to runs that wait, and see what became of it."`
+	Webhooks    WebhooksCmd    `cmd:"" group:"work" help:"Try a webhook with a request that is signed as its sender signs."`
+	Tokens      TokensCmd      `cmd:"" group:"work" help:"Create, list and revoke tokens."`
 }
 
 // Remote is how a command reaches the server. It is embedded in every group, so

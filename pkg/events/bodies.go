@@ -57,6 +57,8 @@ type Parent struct {
 	// Priority is PriorityBatch below a batch run; empty leaves it to the child's
 	// definition.
 	Priority string `json:"priority,omitempty"`
+	// Holds is the keys whose places runs above have: the child shares them.
+	Holds []HeldKey `json:"holds,omitempty"`
 	// Shared is the ceilings of flows above, which the child draws on.
 	Shared []SharedCeiling `json:"shared,omitempty"`
 	// Bounds is more of them, in units that releases without it would take for

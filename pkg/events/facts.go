@@ -42,6 +42,8 @@ const (
 	FactForked          = "run_forked"       // body: Forked
 	FactMessage         = "message_received" // body: SayRun
 	FactDeadline        = "deadline_passed"  // body: Expiring
+	FactSlotsAwaited    = "slots_awaited"
+	FactSlotsTaken      = "slots_taken"
 	// FactCompactionStarted and FactContextCompacted shorten the conversation that
 	// later requests begin with.
 	FactCompactionStarted = "compaction_started"
@@ -110,8 +112,10 @@ type RunStarted struct {
 	// WallTimeMs bounds how long the run may take, from AcceptedAt on.
 	WallTimeMs int64 `json:"wall_time_ms,omitempty"`
 	// Priority is PriorityBatch, or empty for an interactive run.
-	Priority   string    `json:"priority,omitempty"`
-	AcceptedAt time.Time `json:"accepted_at"`
+	Priority string `json:"priority,omitempty"`
+	// Concurrency is the limits that the run is under, with their keys.
+	Concurrency []ConcurrencyKey `json:"concurrency,omitempty"`
+	AcceptedAt  time.Time        `json:"accepted_at"`
 	// Deadline is when the run ends, whatever it does. A row with one needs reader 3.
 	Deadline *Deadline `json:"deadline,omitempty"`
 }

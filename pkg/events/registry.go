@@ -103,6 +103,8 @@ func Facts() []FactKind {
 		{Kind: FactForked, Doc: "The rows before this one are another run's, and the run goes on from them, with these edits.", New: body[Forked], Reader: 2},
 		{Kind: FactMessage, Doc: "Somebody said something to the model, which reads it in its next request.", New: body[SayRun], Reader: 3},
 		{Kind: FactDeadline, Doc: "The deadline of the run passed; what had not begun is taken back, and the run expires.", New: body[Expiring], Reader: 3},
+		{Kind: FactSlotsAwaited, Doc: "The run waits until others under its concurrency keys have ended.", New: body[SlotsAwaited], Reader: 3},
+		{Kind: FactSlotsTaken, Doc: "The run has its place under all of its concurrency keys, until it ends.", New: body[SlotsTaken], Reader: 3},
 		{Kind: FactLateResult, Doc: "Something arrived after the end, and changed nothing.", New: body[LateResult]},
 	}
 }

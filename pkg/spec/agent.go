@@ -39,6 +39,8 @@ type Agent struct {
 	// Deadline ends a run, as expired, that long after its start was accepted; 0:
 	// never. The start may name an earlier one.
 	Deadline Duration `json:"deadline,omitempty"`
+	// Concurrency bounds how many of its runs are open at once; all keys hold.
+	Concurrency []Concurrency `json:"concurrency,omitempty"`
 }
 
 // AgentBudget holds the ceilings of one run. Zero means no ceiling, but for
@@ -89,6 +91,7 @@ func (a *Agent) check(d *decoder, s spot) {
 	a.Notify.check(d, s.at("notify"))
 	d.within(s.at("deadline"), a.Deadline, time.Second, maxDeadline)
 	a.Context.check(d, s.at("context"))
+	d.concurrency(s.at("concurrency"), a.Concurrency)
 	d.nameList(s.at("budget", "pools"), a.Budget.Pools, 10)
 	d.between(s.at("maxTokens"), a.MaxTokens, 0, 1_000_000)
 	d.between(s.at("budget", "toolCalls"), a.Budget.ToolCalls, 0, 1_000_000)

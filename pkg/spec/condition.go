@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,34 +83,39 @@ func (d *decoder) compile(s spot, c *Condition, variables ...string) {
 	if c == nil || d.failed[s.path] {
 		return
 	}
+	c.program = d.program(s, c.text, "true or false", []*cel.Type{cel.BoolType}, variables)
+}
+
+// program compiles the expression text, whose value must be of one of types.
+func (d *decoder) program(s spot, text, gives string, types []*cel.Type, variables []string) cel.Program {
 	switch {
-	case strings.TrimSpace(c.text) == "":
-		d.fail(s, "is required: a CEL expression that is true or false")
-		return
-	case len(c.text) > maxConditionBytes:
-		d.fail(s, "the expression has %d bytes; at most %d are allowed", len(c.text), maxConditionBytes)
-		return
+	case strings.TrimSpace(text) == "":
+		d.fail(s, "is required: a CEL expression that is %s", gives)
+		return nil
+	case len(text) > maxConditionBytes:
+		d.fail(s, "the expression has %d bytes; at most %d are allowed", len(text), maxConditionBytes)
+		return nil
 	}
 	env, err := environment(variables)
 	if err != nil {
 		d.fail(s, "prepare CEL: %s", err)
-		return
+		return nil
 	}
-	ast, issues := env.Compile(c.text)
+	ast, issues := env.Compile(text)
 	if issues.Err() != nil {
-		d.compileIssues(s, c.text, issues, variables)
-		return
+		d.compileIssues(s, text, issues, variables)
+		return nil
 	}
-	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
-		d.fail(s, "the expression gives %s; it must be true or false", t)
-		return
+	if t := ast.OutputType(); !t.IsExactType(cel.DynType) && !slices.ContainsFunc(types, t.IsExactType) {
+		d.fail(s, "the expression gives %s; it must be %s", t, gives)
+		return nil
 	}
 	program, err := env.Program(ast, cel.CostLimit(conditionCost), cel.InterruptCheckFrequency(100))
 	if err != nil {
 		d.fail(s, "prepare CEL: %s", err)
-		return
+		return nil
 	}
-	c.program = program
+	return program
 }
 
 // compileIssues reports each problem at its own place in the document when the
@@ -157,20 +163,9 @@ func (c *Condition) Eval(values map[string]json.RawMessage) (bool, error) {
 	if c == nil || c.program == nil {
 		return false, errors.New("condition is not compiled")
 	}
-	vars := make(map[string]any, len(values))
-	for name, raw := range values {
-		if raw == nil {
-			continue
-		}
-		n, err := jsonNode(raw)
-		if err != nil {
-			return false, fmt.Errorf("condition %q: read %s: %w", shorten(c.text), name, err)
-		}
-		v, err := celValue(n)
-		if err != nil {
-			return false, fmt.Errorf("condition %q: read %s: %w", shorten(c.text), name, err)
-		}
-		vars[name] = v
+	vars, err := celVariables(values)
+	if err != nil {
+		return false, fmt.Errorf("condition %q: %w", shorten(c.text), err)
 	}
 	out, _, err := c.program.Eval(vars)
 	if err != nil {
@@ -181,6 +176,23 @@ func (c *Condition) Eval(values map[string]json.RawMessage) (bool, error) {
 		return false, fmt.Errorf("condition %q gave %s; it must be true or false", shorten(c.text), out.Type().TypeName())
 	}
 	return verdict, nil
+}
+
+func celVariables(values map[string]json.RawMessage) (map[string]any, error) {
+	vars := make(map[string]any, len(values))
+	for name, raw := range values {
+		if raw == nil {
+			continue
+		}
+		n, err := jsonNode(raw)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		if vars[name], err = celValue(n); err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	return vars, nil
 }
 
 func celValue(n *node) (any, error) {

@@ -30,6 +30,8 @@ type Flow struct {
 	Notify   *Notify `json:"notify,omitempty"` // nil: nobody is told
 	// Deadline is as an agent's; what the flow starts has none that is later.
 	Deadline Duration `json:"deadline,omitempty"`
+	// Concurrency is as an agent's, for runs of the flow.
+	Concurrency []Concurrency `json:"concurrency,omitempty"`
 }
 
 // Step does one thing, once or for each item of a list: it runs an agent or
@@ -99,6 +101,7 @@ func (f *Flow) check(d *decoder, s spot) {
 	d.priority(s.at("priority"), f.Priority)
 	f.Notify.check(d, s.at("notify"))
 	d.within(s.at("deadline"), f.Deadline, time.Second, maxDeadline)
+	d.concurrency(s.at("concurrency"), f.Concurrency)
 	f.Budget.check(d, s.at("budget"))
 	steps := s.at("steps")
 	d.require(steps, len(f.Steps) > 0, "at least one step")

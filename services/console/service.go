@@ -27,6 +27,7 @@ type Store interface {
 	SystemReader
 	CheckupReader
 	PoolReader
+	ConcurrencyReader
 	follow.History
 }
 

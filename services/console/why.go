@@ -14,11 +14,12 @@ import (
 type Situation struct {
 	Run       Run
 	Pending   []Pending
-	Approvals []Approval // open ones of this run
-	Held      []Held     // calls of this run that a stop holds
-	Delayed   []Delayed  // calls of this run that nobody works on now
-	Workers   []Worker   // of runner and tools
-	Now       time.Time  // by the database's clock
+	Approvals []Approval  // open ones of this run
+	Held      []Held      // calls of this run that a stop holds
+	Places    []PlaceWait // under concurrency keys, of a queued run
+	Delayed   []Delayed   // calls of this run that nobody works on now
+	Workers   []Worker    // of runner and tools
+	Now       time.Time   // by the database's clock
 }
 
 // Stop is an order of an operator that no write of its scope leaves.
@@ -215,6 +216,8 @@ func (s Situation) waits() []Wait {
 			out = append(out, signalled(p))
 		case "timer":
 			out = append(out, asleep(p))
+		case "slots":
+			out = append(out, s.place(p)...)
 		case "started": // a child run that it does not wait for
 		case "model":
 			out = append(out, s.model(p))

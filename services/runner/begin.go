@@ -40,6 +40,15 @@ func (s *Service) firstFork(ctx context.Context, id events.RunID, m events.Recei
 			d.add(events.FactStarted, started, true),
 			d.add(events.FactFailed, events.Ending{Error: &events.Problem{Code: "fork", Message: clip(err.Error(), 900)}}, false))
 	}
+	if err == nil && d.state.Queued && d.state.End == "" {
+		return s.enterRun(ctx, m, plan, before, d.state.Started, func(e Placing) (Decision, error) {
+			err := d.entered(e)
+			if err == nil {
+				err = d.advance(plan)
+			}
+			return Decision{Facts: d.facts, State: d.state}, err
+		})
+	}
 	if err == nil {
 		err = d.advance(plan)
 	}

@@ -72,6 +72,8 @@ type Start struct {
 	Deadline string
 	// InputRef, when set, is where the input is that the message did not carry.
 	InputRef *events.BlobRef
+	// Placing is how the run got under its concurrency keys; nil without any.
+	Placing *Placing
 	// Broken is set when a definition cannot be used: the run is recorded and
 	// fails with it, because the start was accepted.
 	Broken *events.Problem
@@ -110,6 +112,8 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 		err = fmt.Errorf("child item %q: %w", in.Child.Item, errStranger)
 	case in.Child != nil:
 		err = d.child(*in.Child)
+	case in.Timer != nil && in.Timer.Timer == slotsTimer:
+		err = d.hasSlots(in)
 	case in.Timer != nil:
 		err = d.timer(*in.Timer)
 	case in.Signal != nil:
@@ -141,6 +145,9 @@ func (d *decision) start(s Start) error {
 	}
 	if s.Broken != nil {
 		return d.add(events.FactFailed, events.Ending{Error: s.Broken}, false)
+	}
+	if s.Placing != nil {
+		return d.entered(*s.Placing)
 	}
 	return nil
 }
@@ -243,6 +250,9 @@ func (d *decision) advance(plan *Plan) error {
 		}
 		if stopped, err := d.checkWallTime(plan); stopped || err != nil {
 			return err
+		}
+		if s.Queued {
+			return nil
 		}
 		var more bool
 		var err error

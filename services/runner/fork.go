@@ -40,6 +40,7 @@ func (s *State) copied(seq int64) bool {
 // between two turns, nothing is open and nothing holds it.
 func (s *State) forked(f events.Forked) error {
 	s.Fork, s.Guarded = &f, s.Guarded || !f.Retry
+	s.Queued, s.SlotWait, s.Shared = len(s.Started.Concurrency) > 0, nil, nil
 	s.Pause, s.Attention, s.Retry, s.Failures, s.Overtime, s.Overdue = nil, nil, nil, 0, 0, false // its time is counted anew
 	maps.DeleteFunc(s.Items, func(_ string, it *Item) bool { return it.Done == nil })
 	if len(f.Edits.Input) > 0 {
@@ -172,6 +173,14 @@ func (d *decision) fork(o events.ForkRun, p Past, plan *Plan) error {
 	}
 	first := startedFrom(started, o, row)
 	first.Deadline = deadlineAgain(started.Deadline, plan, o.AcceptedAt)
+	if len(o.Edits.Input) > 0 {
+		edited := &Start{Body: first}
+		edited.Body.Input = o.Edits.Input
+		if pinKeys(plan, edited); edited.Broken != nil {
+			return forkf("%s", edited.Broken.Message)
+		}
+		first.Concurrency = edited.Body.Concurrency
+	}
 	if err := d.add(events.FactStarted, first, true); err != nil {
 		return err
 	}
@@ -210,6 +219,10 @@ func (d *decision) fork(o events.ForkRun, p Past, plan *Plan) error {
 func startedFrom(old events.RunStarted, o events.ForkRun, row int64) events.RunStarted {
 	first := old
 	first.Parent, first.Callback, first.Deadline = nil, nil, nil
+	first.Concurrency = slices.Clone(old.Concurrency) // places of its own
+	for i := range first.Concurrency {
+		first.Concurrency[i].Of = ""
+	}
 	first.Origin = &events.Origin{RunID: o.From, Row: row}
 	first.Trigger = events.Trigger{Kind: "fork", ID: string(o.From)}
 	if o.Retry {

@@ -245,6 +245,12 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 		return nil, err
 	}
 	before := NewState(id, m.Namespace)
+	if pinKeys(plan, in.Start); len(in.Start.Body.Concurrency) > 0 && in.Start.Broken == nil {
+		return s.enterRun(ctx, m, plan, before, in.Start.Body, func(e Placing) (Decision, error) {
+			in.Start.Placing = &e
+			return Decide(before, plan, in, s.worker, now)
+		})
+	}
 	d, err := Decide(before, plan, in, s.worker, now)
 	if err != nil {
 		return nil, fault.Terminal("decide", err)
@@ -324,6 +330,9 @@ func resumes(facts []Fact) bool {
 
 // send publishes what rows say, events included, in order.
 func (s *Service) send(ctx context.Context, st *State, plan *Plan, facts []Fact, at time.Time) error {
+	if len(st.Started.Concurrency) > 0 && (st.End != "" || st.Queued) {
+		s.slotsMoved() // it freed its place, or there was one before it waited
+	}
 	for _, f := range facts {
 		if f.At.IsZero() || !at.IsZero() {
 			f.At = at

@@ -47,7 +47,7 @@ func (s *State) PendingItems() []Pending {
 	if s.owesCallback() {
 		out = append(out, Pending{Item: pendingCallback, Kind: pendingCallback, Detail: s.Started.Callback.URL})
 	}
-	if s.End != "" && s.Cancel != nil {
+	if s.End != "" && s.Cancel != nil || s.Queued && s.Cancel != nil {
 		return out
 	}
 	for name, item := range s.Items {
@@ -62,6 +62,9 @@ func (s *State) PendingItems() []Pending {
 	if s.End != "" {
 		slices.SortFunc(out, func(a, b Pending) int { return cmp.Compare(a.Item, b.Item) })
 		return out
+	}
+	if s.Queued {
+		out = append(out, Pending{Item: pendingSlots, Kind: pendingSlots, Detail: s.Started.Concurrency[0].Shown})
 	}
 	if s.OwesModelCall() {
 		out = append(out, Pending{Item: "model", Kind: pendingModel, Detail: s.Started.Ref.Name})
@@ -139,7 +142,7 @@ func (s *State) Timers(cancelledAt time.Time) []Timer {
 
 // OwesModelCall reports whether the next step of the run is a model call.
 func (s *State) OwesModelCall() bool {
-	if s.End != "" || s.Started.Ref.Kind != events.KindAgent || s.Pause != nil || s.Cancel != nil || s.Attention != nil || s.Retry != nil {
+	if s.End != "" || s.Started.Ref.Kind != events.KindAgent || s.Pause != nil || s.Cancel != nil || s.Attention != nil || s.Retry != nil || s.Queued {
 		return false
 	}
 	for _, c := range s.Calls {
@@ -165,6 +168,8 @@ func (s *State) Status() string {
 		return events.StatusAttention
 	case s.Pause != nil:
 		return events.StatusPaused
+	case s.Queued:
+		return events.StatusQueued
 	case s.OwesModelCall():
 		return events.StatusRunning
 	case s.Retry != nil || s.blocked():
@@ -183,6 +188,8 @@ func (s *State) Waiting() string {
 		return s.Attention.Message
 	case s.Pause != nil:
 		return fmt.Sprintf("paused by %s: %s", s.Pause.By, s.Pause.Reason)
+	case s.Queued && s.SlotWait != nil:
+		return waitingForSlots(*s.SlotWait)
 	case s.Retry != nil && s.Retry.Turn != nil:
 		return waitingForTurn(*s.Retry.Turn)
 	case s.Retry != nil:

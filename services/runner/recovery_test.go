@@ -290,13 +290,8 @@ func TestRecovery_RepeatsAddNothing(t *testing.T) {
 func (r *rig) drained() {
 	r.t.Helper()
 	r.eventually("RUNS is empty", func() bool {
-		for _, durable := range []string{events.ConsumerRunner, events.ConsumerRunnerStep} {
-			lag, err := r.bus.Lag(r.t.Context(), events.StreamRuns, durable)
-			if err != nil || lag.Pending+lag.AckPending > 0 {
-				return false
-			}
-		}
-		return true
+		lag, err := r.bus.Lag(r.t.Context(), events.StreamRuns, events.ConsumerRunner)
+		return err == nil && lag.Pending+lag.AckPending == 0 && r.owed() == 0
 	}, func() string {
 		lag, err := r.bus.Lag(r.t.Context(), events.StreamRuns, events.ConsumerRunner)
 		return fmt.Sprint(lag, err)

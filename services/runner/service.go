@@ -111,6 +111,7 @@ type Service struct {
 	active map[events.RunID]int64 // epoch of the model call that this process makes
 
 	poolMoved chan struct{} // a look at the queues of the pools is due
+	slotMoved chan struct{} // and at those of concurrency keys
 }
 
 // Deps are the adapters of a service.
@@ -137,7 +138,7 @@ func New(cfg Config, d Deps) *Service {
 		cfg: cfg, worker: d.Worker, store: d.Store, bus: d.Bus, heart: d.Heart, defs: d.Defs, model: d.Model, lag: d.Lag,
 		log:   d.Log.With("worker", d.Worker),
 		slots: NewSlots(cfg.ModelSlots, events.StepKinds()...), live: newLiveFeed(d.Live), cache: newStateCache(d.CachedRuns), active: map[events.RunID]int64{},
-		poolMoved: make(chan struct{}, 1),
+		poolMoved: make(chan struct{}, 1), slotMoved: make(chan struct{}, 1),
 	}
 }
 
@@ -152,6 +153,7 @@ func (s *Service) Run(ctx context.Context) error {
 	wg.Go(func() { s.runDoctor(ctx) })
 	wg.Go(func() { s.live.run(ctx) })
 	wg.Go(func() { s.runPoolWaits(ctx) })
+	wg.Go(func() { s.runSlots(ctx) })
 	wg.Wait()
 	return nil
 }

@@ -75,6 +75,10 @@ type State struct {
 	// WallsOver is the same of flows above, by their pools; never written, only replaced.
 	WallsOver map[string]time.Duration
 
+	Queued   bool                 // it has no place under its concurrency keys yet
+	SlotWait *events.SlotsAwaited // what it met there
+	Shared   []events.Digest      // keys whose places are those of runs above
+
 	Retry     *Retry         // a failed model call that waits for its timer
 	Failures  int            // failed model attempts in a row
 	Pause     *events.Paused // why it stands still
@@ -203,7 +207,13 @@ func (s *State) Apply(f Fact) error {
 func (s *State) apply(f Fact) error {
 	switch f.Kind {
 	case events.FactStarted:
-		return json.Unmarshal(f.Data, &s.Started)
+		err := json.Unmarshal(f.Data, &s.Started)
+		s.Queued = len(s.Started.Concurrency) > 0
+		return err
+	case events.FactSlotsAwaited:
+		return decodeInto(f, func(b events.SlotsAwaited) error { s.slotsAwaited(b); return nil })
+	case events.FactSlotsTaken:
+		return decodeInto(f, func(b events.SlotsTaken) error { s.slotsTaken(b); return nil })
 	case events.FactModelAnswered:
 		return decodeInto(f, func(a events.ModelAnswered) error { s.answered(f.Seq, a); return nil })
 	case events.FactModelFailed:

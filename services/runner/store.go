@@ -122,6 +122,7 @@ type Store interface {
 	Blobs
 	Turns
 	Laner
+	Concurrent
 	PastReader
 	Clock
 }

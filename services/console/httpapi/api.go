@@ -48,6 +48,7 @@ func Register(d *door.Door, s *console.Service) {
 	a.system()
 	a.doctor()
 	a.budgets()
+	a.concurrency()
 	a.pages()
 }
 

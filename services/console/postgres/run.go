@@ -90,7 +90,9 @@ func listRuns(f console.RunFilter) (query string, args []any) {
 		both("r.status = ?", "'queued' = ?::text", f.Status)
 	}
 	if f.Status == events.StatusQueued {
-		taken, programs = append(taken, "false"), append(programs, "false") // or all runs are read to find none
+		// Those that wait for a place under a concurrency key; their index is small.
+		taken = append(taken, "r.run_id IN (SELECT w.run_id FROM runner.v_slots w WHERE w.namespace = $1 AND NOT w.held AND w.replaced_by IS NULL)")
+		programs = append(programs, "false") // or all are read to find none
 	}
 	if f.Open {
 		programs = append(programs, "false")

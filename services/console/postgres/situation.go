@@ -105,6 +105,10 @@ func (s *Store) Situation(ctx context.Context, namespace string, id events.RunID
 		out.Held, err = pgx.CollectRows(rows, pgx.RowToStructByPos[console.Held])
 		return err
 	})
+	b.Queue(placesOfRun, id, namespace).Query(func(rows pgx.Rows) (err error) {
+		out.Places, err = pgx.CollectRows(rows, pgx.RowToStructByPos[console.PlaceWait])
+		return err
+	})
 	b.Queue(delayedOfRun, id, namespace).Query(func(rows pgx.Rows) (err error) {
 		out.Delayed, err = pgx.CollectRows(rows, pgx.RowToStructByPos[console.Delayed])
 		return err

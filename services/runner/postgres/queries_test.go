@@ -17,7 +17,8 @@ func TestQueriesPrepare(t *testing.T) {
 		"claimFree": claimFree, "takeOver": takeOver, "releaseClaim": releaseClaim,
 		"ensurePool": ensurePool, "reserve": reserve, "poolNow": poolNow, "insertAlert": insertAlert, "insertRefusal": insertRefusal, "settleOne": settleOne,
 		"raisePool": raisePool, "pausedFor": pausedForPool, "dueAlerts": dueAlerts, "markAlerts": markAlerts,
-		"takeLane": takeLane, "takeTurn": takeTurn, "settleTurn": settleTurn, "awaitPool": awaitPool, "leavePool": leavePool, "wakeWaits": wakeWaits,
+		"takeLane": takeLane, "lockKeys": lockKeys, "seeKeys": seeKeys, "insertSlots": insertSlots, "replaceOthers": replaceOthers, "nextSlots": nextSlots,
+		"keysOf": keysOf, "grantSlots": grantSlots, "dropKeys": dropKeys, "untoldSlots": untoldSlots, "freeSlots": freeSlots, "knowsSlots": knowsSlots, "takeTurn": takeTurn, "settleTurn": settleTurn, "awaitPool": awaitPool, "leavePool": leavePool, "wakeWaits": wakeWaits,
 		"takeTimers": takeTimers, "nextTimer": nextTimer, "takeNudges": takeNudges, "reject": reject, "insertOwnAlert": insertOwnAlert, "parkDamaged": parkDamaged,
 		"insertNotice": insertNotice, "refOf": refOf, "dueNotices": dueNotices, "announcedNotices": announcedNotices, "landedNotices": landedNotices,
 	}); err != nil {

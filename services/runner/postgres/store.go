@@ -131,7 +131,7 @@ gone AS (DELETE FROM runner.pending p USING run WHERE p.run_id = run.run_id AND 
 open AS (
     INSERT INTO runner.pending (run_id, namespace, item, kind, detail, next_nudge)
     SELECT run.run_id, $11, i.item, i.kind, i.detail,
-        CASE WHEN i.kind IN ('signal', 'timer') THEN 'infinity' ELSE clock_timestamp() + interval '30 s' END FROM run, unnest($12::text[], $13::text[], $14::text[]) AS i(item, kind, detail)
+        CASE WHEN i.kind IN ('signal', 'timer', 'slots') THEN 'infinity' ELSE clock_timestamp() + interval '30 s' END FROM run, unnest($12::text[], $13::text[], $14::text[]) AS i(item, kind, detail)
     ON CONFLICT (run_id, item) DO NOTHING),
 off AS (DELETE FROM runner.timers t USING run WHERE t.run_id = run.run_id AND t.timer = ANY($15::text[])),
 armed AS (
@@ -171,6 +171,13 @@ WITH run AS (
 
 // Create implements runner.Store.
 func (s *Store) Create(ctx context.Context, c runner.Commit) (int64, time.Time, error) {
+	if len(c.Notices) > 0 { // it failed at once
+		return s.createTelling(ctx, c, createArgs(c))
+	}
+	return s.run(ctx, createRun, c.After.RunID, createArgs(c))
+}
+
+func createArgs(c runner.Commit) []any {
 	st := c.After
 	var claimer *string
 	if c.Claim == runner.ClaimTake {
@@ -192,11 +199,7 @@ func (s *Store) Create(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	args = append(args, originOf(st)...)
 	args = append(args, cmp.Or(st.Started.Priority, events.PriorityInteractive))
 	heard, unread := st.Heard()
-	args = append(args, heard, unread, deadlineOf(st))
-	if len(c.Notices) > 0 { // it failed at once
-		return s.createTelling(ctx, c, args)
-	}
-	return s.run(ctx, createRun, st.RunID, args)
+	return append(args, heard, unread, deadlineOf(st))
 }
 
 // Commit implements runner.Store.
@@ -212,7 +215,8 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq, readerOf(c.Facts), st.Cost, st.CostGuess, countsAnew(c), heard, unread)
 	// The run stops owing a call that nobody has begun: it may wait for a pool.
 	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall()
-	if c.Settle == nil && !leaves && len(c.Alerts) == 0 && len(c.Notices) == 0 {
+	moves := movesSlots(c)
+	if c.Settle == nil && !leaves && len(c.Alerts) == 0 && len(c.Notices) == 0 && moves == "" {
 		return s.run(ctx, updateRun, st.RunID, args)
 	}
 	var epoch int64
@@ -228,6 +232,11 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 		}
 		if err := insertNotices(ctx, tx, c.Notices); err != nil {
 			return err
+		}
+		if moves != "" {
+			if _, err := tx.Exec(ctx, moves, string(st.RunID)); err != nil {
+				return err
+			}
 		}
 		if err := insertOwn(ctx, tx, st, c.Alerts); err != nil || c.Settle == nil {
 			return err
