@@ -27,6 +27,7 @@ type RunsCmd struct {
 	Resume  RunsResumeCmd  `cmd:"" help:"Let paused runs go on."`
 	Retry   RunsRetryCmd   `cmd:"" help:"Try failed runs again from their last good row."`
 	Fork    RunsForkCmd    `cmd:"" help:"Begin a run with the rows of another one, with edits."`
+	Bundle  RunsBundleCmd  `cmd:"" help:"Get everything about a run in one document."`
 	Message RunsMessageCmd `cmd:"" help:"Say something to the model of a run."`
 }
 

@@ -21,6 +21,7 @@ type Store interface {
 	BulkStore
 	ForkStore
 	MessageStore
+	BundleReader
 	ProgramStore
 	TokenStore
 	ResourceStore

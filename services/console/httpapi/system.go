@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/services/console"
 )
 
 // System is who works and what is behind.
@@ -30,6 +31,10 @@ type Worker struct {
 	BeatAgeMs int64     `json:"beat_age_ms" doc:"since its last heartbeat, by the database's clock"`
 	StartedAt time.Time `json:"started_at"`
 	Pools     []string  `json:"pools,omitempty" doc:"that a tools worker works for"`
+}
+
+func wireWorker(w console.Worker) Worker {
+	return Worker{Service: w.Service, Name: w.Name, Alive: w.Alive(), BeatAgeMs: w.Age.Milliseconds(), StartedAt: w.StartedAt, Pools: w.Pools}
 }
 
 // StopInForce is an order that no write of its scope leaves.
@@ -70,7 +75,7 @@ func (a *api) system() {
 			out.Stops = append(out.Stops, StopInForce{ID: h.ID, Scope: h.Scope, Name: h.Name, Note: h.Note, By: h.By, Since: h.Since.UTC()})
 		}
 		for _, w := range s.Workers {
-			out.Workers = append(out.Workers, Worker{Service: w.Service, Name: w.Name, Alive: w.Alive(), BeatAgeMs: w.Age.Milliseconds(), StartedAt: w.StartedAt, Pools: w.Pools})
+			out.Workers = append(out.Workers, wireWorker(w))
 		}
 		for _, l := range s.Lags {
 			out.Streams = append(out.Streams, Stream{Stream: l.Stream, Consumer: l.Durable, Pending: l.Pending, AckPending: l.AckPending, Redelivered: l.Redelivered})

@@ -23,7 +23,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"startProgram": startProgram, "programByKey": programByKey, "programStatus": programStatus, "loadCheckpoint": loadCheckpoint,
 		"saveCheckpoint": saveCheckpoint, "savedByKey": savedByKey, "endProgram": endProgram, "eventsOfProgram": eventsOfProgram, "isProgram": isProgram,
 		"retryOf": retryOf, "origin": origin, "insertFork": insertFork, "pastEffects": pastEffects, "forksOf": forksOf, "forkOf": forkOf,
-		"messageTurn": messageTurn, "listener": listener, "unreadMessages": unreadMessages, "lastMessage": lastMessage, "insertMessage": insertMessage, "controlOfRun": controlOfRun, "newestMessages": newestMessages,
+		"messageTurn": messageTurn, "listener": listener, "unreadMessages": unreadMessages, "lastMessage": lastMessage, "insertMessage": insertMessage, "lastEvents": lastEvents, "firstEvent": firstEvent, "runEffects": runEffects, "controlOfRun": controlOfRun, "newestMessages": newestMessages,
 		"listResources": listResources, "getResource": getResource,
 	}); err != nil {
 		t.Error(err)
