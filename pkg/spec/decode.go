@@ -10,6 +10,7 @@ import (
 // decoder fills structs from nodes and collects every problem on the way.
 type decoder struct {
 	file     string
+	stored   bool // the document was checked when it was stored, perhaps by an older release
 	problems []*Error
 	failed   map[string]bool // paths with a problem: one is enough for each
 	lines    []string        // source of the document, for places inside expressions

@@ -172,6 +172,7 @@ func (f *Flow) checkStep(d *decoder, s spot, st *Step) {
 		f.checkReads(d, st, t)
 	}
 	d.compile(s.at("when"), st.When, "input", "steps")
+	f.checkWhen(d, s.at("when"), st)
 }
 
 // checkReads checks that ${steps...} names a step that is surely over.

@@ -121,3 +121,16 @@ func TestStep_WithRendersTheSame(t *testing.T) {
 		t.Errorf("a value that is not there: %v", err)
 	}
 }
+
+// A flow that an older release took is read as it is stored: its run finishes.
+func TestFlow_StoredConditionIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	doc := parseFlow(t, `{name: a, agent: x}, {name: b, agent: x, needs: [a], when: "steps.a.skipped"}`)
+	body := json.RawMessage(strings.Replace(string(doc.Body), `"needs":["a"]`, `"needs":[]`, 1))
+	if string(body) == string(doc.Body) {
+		t.Fatalf("the body has no needs: %s", body)
+	}
+	if _, err := DecodeFlow(body); err != nil {
+		t.Error(err)
+	}
+}

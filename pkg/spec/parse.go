@@ -83,6 +83,7 @@ func Decode(body json.RawMessage) (*Document, error) {
 		return nil, fmt.Errorf("decode definition: %w", err)
 	}
 	d := newDecoder("")
+	d.stored = true
 	doc := d.document(root)
 	if err := join(d.problems); err != nil {
 		return nil, fmt.Errorf("decode definition: %w", err)

@@ -19,12 +19,12 @@ type PastReader interface {
 
 // firstFork makes a run that goes on from another's rows. An order that cannot be
 // carried out was accepted, so it is recorded as a run that fails with the reason.
-func (s *Service) firstFork(ctx context.Context, id events.RunID, m events.Received, o events.ForkRun) (*claimed, error) {
+func (s *Service) firstFork(ctx context.Context, id events.RunID, m events.Received, o events.ForkRun, now time.Time) (*claimed, error) {
 	if o.AcceptedAt.IsZero() {
 		o.AcceptedAt = id.Time()
 	}
 	before := NewState(id, m.Namespace)
-	d := &decision{state: before.Clone(), cause: m.ID, worker: s.worker, now: time.Now()}
+	d := &decision{state: before.Clone(), cause: m.ID, worker: s.worker, now: now}
 	plan, err := s.beginFork(ctx, m.Namespace, d, o)
 	if err != nil {
 		if !errors.Is(err, errFork) && !isMissing(err) && !errors.Is(err, ErrNoRun) {
@@ -55,7 +55,7 @@ func (s *Service) firstFork(ctx context.Context, id events.RunID, m events.Recei
 	if err != nil {
 		return nil, fault.Terminal("decide", err)
 	}
-	c := Commit{Before: before, After: d.state, Facts: d.facts, Worker: s.worker, Cause: m.ID, CancelledAt: time.Now()}
+	c := Commit{Before: before, After: d.state, Facts: d.facts, Worker: s.worker, Cause: m.ID, CancelledAt: now}
 	return s.commitAndSend(ctx, Loaded{State: before}, plan, c, s.create)
 }
 

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -13,11 +12,6 @@ const (
 	// byDeadline is who ends a run whose deadline has passed.
 	byDeadline = "deadline"
 )
-
-// Clock is the database's.
-type Clock interface {
-	Now(ctx context.Context) (time.Time, error)
-}
 
 // Reader is the oldest reader that the run needs beside what its rows need: one that
 // does not know deadlines would let it go on behind its own.
@@ -115,15 +109,6 @@ func (d *decision) stopped(late bool) error {
 		problem.Message += "; some calls had no outcome when the grace ended, see the journal"
 	}
 	return d.add(kind, events.Ending{By: c.Principal, Error: problem}, false)
-}
-
-// timeOf is the time at which a start is decided: the database's, where a deadline
-// depends on it.
-func (s *Service) timeOf(ctx context.Context, st *Start) (time.Time, error) {
-	if st == nil || st.Body.Deadline == nil {
-		return time.Now(), nil
-	}
-	return s.store.Now(ctx)
 }
 
 // parentStopped is what its children are told.

@@ -167,7 +167,7 @@ func (s *Service) record(ctx context.Context, id events.RunID, m events.Received
 func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Received, in Input) (*claimed, error) {
 	l, err := s.store.Load(ctx, id, s.cache.get(id))
 	if errors.Is(err, ErrNoRun) {
-		return s.firstMessage(ctx, id, m, in)
+		return s.firstMessage(ctx, id, m, in, l.Now)
 	}
 	if err != nil {
 		return nil, err
@@ -208,9 +208,9 @@ func cancelMoment(l Loaded) time.Time {
 
 // firstMessage handles a run without a row: a start makes it, anything else
 // waits for the start.
-func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Received, in Input) (*claimed, error) {
+func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Received, in Input, now time.Time) (*claimed, error) {
 	if in.Fork != nil {
-		return s.firstFork(ctx, id, m, *in.Fork)
+		return s.firstFork(ctx, id, m, *in.Fork, now)
 	}
 	if in.Start == nil {
 		if age := time.Since(id.Time()); age > early {
@@ -240,10 +240,6 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 		}
 	}
 	in.Start.setDeadline(plan)
-	now, err := s.timeOf(ctx, in.Start)
-	if err != nil {
-		return nil, err
-	}
 	before := NewState(id, m.Namespace)
 	if pinKeys(plan, in.Start); len(in.Start.Body.Concurrency) > 0 && in.Start.Broken == nil {
 		return s.enterRun(ctx, m, plan, before, in.Start.Body, func(e Placing) (Decision, error) {
@@ -255,7 +251,7 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 	if err != nil {
 		return nil, fault.Terminal("decide", err)
 	}
-	c := Commit{Before: before, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: time.Now()}
+	c := Commit{Before: before, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: now}
 	return s.commitAndSend(ctx, Loaded{State: before}, plan, c, s.create)
 }
 

@@ -63,7 +63,7 @@ const (
 // beyond the call. All are safe for concurrent use.
 type Store interface {
 	// Load folds the run's rows on top of known (nil for none), reading only
-	// newer ones. It returns ErrNoRun when there is no row, ErrNewer when this
+	// newer ones. It returns ErrNoRun, and the time, when there is no row, ErrNewer when this
 	// release does not understand them all, and a terminal *DamagedError when they
 	// give no state.
 	Load(ctx context.Context, id events.RunID, known *State) (Loaded, error)
@@ -124,7 +124,6 @@ type Store interface {
 	Laner
 	Concurrent
 	PastReader
-	Clock
 }
 
 // DueTimer is a timer that fell due.

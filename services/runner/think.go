@@ -160,7 +160,7 @@ func (s *Service) conclude(ctx context.Context, c claimed, r Request, answer Ans
 			return nil, err
 		})
 		switch {
-		case err == nil || errors.Is(err, fault.ErrLost) || errors.Is(err, errPublish):
+		case err == nil || errors.Is(err, fault.ErrLost) || errors.Is(err, errPublish) || errors.Is(err, ErrNewer):
 			return again, err
 		case ctx.Err() != nil:
 			return false, context.Cause(ctx)
@@ -321,10 +321,29 @@ func (s *Service) publishStep(ctx context.Context, st *State, epoch int64) error
 	return nil
 }
 
+// leave drops the claim of a run that a newer release has written to meanwhile,
+// and publishes a step that only such a release can take. What this process has
+// of an answer is lost: it cannot say what it means for rows that it cannot read.
+func (s *Service) leave(ctx context.Context, c claimed, err error) error {
+	s.setActive(c.run, 0)
+	known := s.cache.get(c.run)
+	if known == nil {
+		return err
+	}
+	if releaseErr := s.store.Release(ctx, c.run, Claim{Worker: s.worker, Epoch: c.Epoch}); releaseErr != nil {
+		return errors.Join(err, releaseErr)
+	}
+	s.logFor(c.run).Info("left to a newer release", "epoch", c.Epoch)
+	return s.publishStep(ctx, known, c.Epoch+1)
+}
+
 // handOver lets go of a claim when this process is stopping, so that another
 // takes the call at once: the claim is dropped, a step published, the message
 // acknowledged. Any other error goes back as it is.
 func (s *Service) handOver(ctx context.Context, c *claimed, err error) error {
+	if c != nil && errors.Is(err, ErrNewer) {
+		return s.leave(ctx, *c, err)
+	}
 	if c == nil || !errors.Is(err, lifecycle.ErrStopping) {
 		return err
 	}

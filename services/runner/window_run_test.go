@@ -111,3 +111,19 @@ func TestBudget_AChangeUnderWayHoldsForTheNextCall(t *testing.T) {
 	r.command(id, events.RunResume, events.Command{})
 	r.reaches(id, events.StatusCompleted)
 }
+
+// What the first commit of a run counts from is the database's time, whatever the
+// clock of the process says.
+func TestStart_CountsByTheDatabasesClock(t *testing.T) {
+	r := newRig(t)
+	forward := r.clock()
+	r.defs.apply(t, "apiVersion: holdfast/v1\nkind: Flow\nmetadata: {name: nap}\nspec: {steps: [{name: nap, sleep: {for: 1h}}]}\n")
+	forward(5 * time.Hour)
+	r.worker(&script{})
+	id := r.start(events.KindFlow, "nap", `{}`)
+	r.reaches(id, events.StatusWaiting)
+	var left float64
+	if err := r.sql.QueryRow(t.Context(), `SELECT extract(epoch FROM t.due - pg_catalog.clock_timestamp())::float8 FROM runner.timers t WHERE run_id = $1`, string(id)).Scan(&left); err != nil || left < 5*3600+3000 || left > 6*3600 {
+		t.Errorf("it is due in %.0f s of the process's clock (%v), want an hour of the database's", left, err)
+	}
+}

@@ -40,8 +40,9 @@ func (s *Store) ReadAs(reader int) *Store {
 }
 
 const loadRun = `
-SELECT namespace, seq, coalesce(claim_worker, ''), claim_epoch, coalesce(claim_cause, ''), attempts, cancelled_at, clock_timestamp(), min_reader
-FROM runner.runs WHERE run_id = $1`
+SELECT r.run_id IS NOT NULL, coalesce(namespace, ''), coalesce(seq, 0), coalesce(claim_worker, ''), coalesce(claim_epoch, 0), coalesce(claim_cause, ''),
+       coalesce(attempts, 0), cancelled_at, clock_timestamp(), coalesce(min_reader, 1)
+FROM (SELECT 1) one LEFT JOIN runner.runs r ON r.run_id = $1`
 
 const loadRows = `
 SELECT seq, kind, status, cause, inbound, worker, at, data
@@ -55,12 +56,13 @@ func (s *Store) Load(ctx context.Context, id events.RunID, known *runner.State) 
 	var seq int64
 	var reader int
 	var cancelled *time.Time
-	err := s.pool.QueryRow(ctx, loadRun, string(id)).Scan(&namespace, &seq, &l.Claim.Worker, &l.Claim.Epoch, &l.Claim.Cause, &l.Attempts, &cancelled, &l.Now, &reader)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return runner.Loaded{}, fmt.Errorf("run %s: %w", id, runner.ErrNoRun)
-	}
+	var found bool
+	err := s.pool.QueryRow(ctx, loadRun, string(id)).Scan(&found, &namespace, &seq, &l.Claim.Worker, &l.Claim.Epoch, &l.Claim.Cause, &l.Attempts, &cancelled, &l.Now, &reader)
 	if err != nil {
 		return runner.Loaded{}, fmt.Errorf("load run %s: %w", id, err)
+	}
+	if !found {
+		return runner.Loaded{Now: l.Now}, fmt.Errorf("run %s: %w", id, runner.ErrNoRun)
 	}
 	if reader > s.reader {
 		// The message goes to another process, soon, and is no failed attempt.
