@@ -24,6 +24,9 @@ type Config struct {
 	// Key names the conversation of a request. Nil means metadata.user_id, else
 	// a digest of the system prompt and the first message.
 	Key func(Request) string
+	// Alone takes each request by itself: what only its conversation can know, that an
+	// answer was given and that nothing changed, is not looked at. Nothing is recorded.
+	Alone bool
 	// Aside says that a request asks for a summary of its conversation: its last
 	// message and its answer stand in no later request, but for the answer's text in
 	// the first message of a history that is shortened. Nil means that none does.
@@ -248,7 +251,9 @@ func (s *Server) answer(w http.ResponseWriter, req *http.Request, d dialect, bod
 		return // the caller is gone
 	}
 	s.mu.Lock()
-	if c := s.conversations[key]; r.aside {
+	if c := s.conversations[key]; c == nil {
+		// It is taken alone.
+	} else if r.aside {
 		c.summaries = append(c.summaries, strings.TrimSpace(Message{Blocks: d.given(b)}.text()))
 	} else {
 		c.gave(r.place(), d.given(b), b.stopReason)
@@ -297,6 +302,9 @@ func (s *Server) write(ctx context.Context, w http.ResponseWriter, d dialect, e 
 func (s *Server) open(key, path string, r *Request) (*Exchange, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.c.Alone {
+		return &Exchange{Key: key, Turn: r.Turn(), Nth: 1, Arrived: time.Now(), Path: path, Request: *r}, nil
+	}
 	c := s.conversations[key]
 	if c == nil {
 		c = &conversation{}

@@ -178,6 +178,9 @@ func TestCompact_FullWindow(t *testing.T) {
 func TestCompact_AnswerCutByTheWindow(t *testing.T) {
 	cuts := 0
 	c := scripted(func(r scriptmodel.Request) scriptmodel.Answer {
+		if strings.Contains(string(r.Raw), "and th\"") {
+			t.Errorf("a request has what broke off: %s", r.Raw)
+		}
 		switch {
 		case asksForSummary(r):
 			return saying("so far so good")

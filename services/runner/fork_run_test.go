@@ -148,6 +148,7 @@ func TestFork_AnswersFromTheLedgerAndAsksForNewWrites(t *testing.T) {
 // says which one can be taken.
 func TestCaseC11_ForkBeforeTheDamage(t *testing.T) {
 	r := newRig(t)
+	r.unread = true // the old run stays damaged
 	r.defs.apply(t, forkDocuments)
 	var old events.RunID
 	m := &script{answer: func(_ context.Context, q runner.Request, _ int) (runner.Answer, error) {

@@ -63,6 +63,7 @@ func (p *published) of(t *testing.T, reason string) (out []events.Message) {
 // approvals has it: the loss of all messages loses none, and each is one notice.
 func TestNotices_AreOwedUntilApprovalsHasThem(t *testing.T) {
 	r := newRig(t)
+	r.unread = true // a journal is damaged below
 	r.defs.apply(t, documents+"---"+telling)
 	r.cached = 1
 	r.worker(&script{answer: func(context.Context, runner.Request, int) (runner.Answer, error) {

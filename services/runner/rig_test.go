@@ -198,6 +198,8 @@ type rig struct {
 	log *slog.Logger
 	// cached is how many runs they keep in memory; zero means as many as usual.
 	cached int
+	// unread says that the test leaves journals behind that cannot be read.
+	unread bool
 	// wrap stands between the workers that start next and their store; nil for none.
 	wrap func(runner.Store) runner.Store
 }
@@ -206,7 +208,9 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	t.Parallel()
 	db, nats := pgtest.New(t), bustest.NewServer(t)
-	return &rig{t: t, db: db, nats: nats, bus: nats.Connect(t), defs: newDefinitions(t, documents), sql: db.Pool}
+	r := &rig{t: t, db: db, nats: nats, bus: nats.Connect(t), defs: newDefinitions(t, documents), sql: db.Pool}
+	t.Cleanup(r.checkJournals)
+	return r
 }
 
 // worker is one runner process, except that it shares the test's.
