@@ -23,11 +23,11 @@ func checkPublicURL(text string) error {
 	return nil
 }
 
-// publicURL returns where other systems reach the doors, nil when nobody has
+// publicURL returns where others reach the doors, as set; nil when nobody has
 // said it. A development server knows its own address once it listens; until
 // then it is empty.
-func (p *process) publicURL() func() string {
-	if set := strings.TrimRight(p.services.ToolsPublicURL, "/"); set != "" {
+func (p *process) publicURL(set string) func() string {
+	if set = strings.TrimRight(set, "/"); set != "" {
 		return func() string { return set }
 	}
 	if p.dev == nil {

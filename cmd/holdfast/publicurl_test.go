@@ -19,14 +19,14 @@ func TestPublicURL(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if (&process{}).publicURL() != nil {
+	if (&process{}).publicURL("") != nil {
 		t.Error("a server without the setting claims to be reachable")
 	}
-	if u := (&process{services: ServiceSettings{ToolsPublicURL: "https://x/base/"}}).publicURL(); u() != "https://x/base" {
+	if u := (&process{}).publicURL("https://x/base/"); u() != "https://x/base" {
 		t.Errorf("as set: %q", u())
 	}
 	dev := &process{dev: &authn.Principal{}}
-	u := dev.publicURL()
+	u := dev.publicURL("")
 	if u() != "" {
 		t.Errorf("before it listens: %q", u())
 	}

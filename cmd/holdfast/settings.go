@@ -81,6 +81,8 @@ type ServiceSettings struct {
 
 	ToolsPublicURL string `name:"tools-public-url" group:"services" placeholder:"URL" help:"Where other systems reach this installation: https://holdfast.example.com. Tools that are answered by a callback post to it; without it they are refused. Dev without it uses its own address."`
 
+	ApprovalsPublicURL string `name:"approvals-public-url" group:"services" placeholder:"URL" help:"Where people reach this installation: https://holdfast.example.com. Messages link to it; without it they link to nothing. Dev without it uses its own address."`
+
 	ConsoleCheckpointBytes int64 `group:"services" default:"1048576" help:"Largest state in bytes that a program may save of its own run (${default})."`
 
 	ToolsMCPCommands []string `name:"tools-mcp-commands" group:"services" placeholder:"PROGRAM" help:"Programs that MCP server definitions may start on this machine, as they write them: /usr/bin/node. An interpreter starts whatever it is told to; * allows every program. Default: none. Repeatable."`
@@ -113,6 +115,9 @@ func (s ServiceSettings) Validate() error {
 	}
 	if err := checkPublicURL(s.ToolsPublicURL); err != nil {
 		errs = append(errs, fmt.Errorf("--tools-public-url: %w", err))
+	}
+	if err := checkPublicURL(s.ApprovalsPublicURL); err != nil {
+		errs = append(errs, fmt.Errorf("--approvals-public-url: %w", err))
 	}
 	if s.EgressBreakerFailures < 0 {
 		errs = append(errs, fmt.Errorf("--egress-breaker-failures is %d, want 0 (off) or more", s.EgressBreakerFailures))

@@ -26,6 +26,7 @@ func (p *process) addApprovals() {
 		announce *postgres.Announcer
 		svc      *approvals.Service
 		notifier *approvals.Notifier
+		channels notify.Config
 	)
 	p.pool("approvals", &pool)
 	p.part("approvals-relay", func(context.Context) (lifecycle.Service, error) {
@@ -37,9 +38,11 @@ func (p *process) addApprovals() {
 		if err != nil {
 			return nil, err
 		}
+		channels = notify.Config{Egress: out, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
 		notifier = approvals.NewNotifier(approvals.NotifierDeps{
+			Links: postgres.New(pool), Requests: postgres.New(pool), PublicURL: p.publicURL(p.services.ApprovalsPublicURL),
 			Notices:    postgres.New(pool),
-			Channels:   notify.All(notify.Config{Egress: out, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}),
+			Channels:   notify.All(channels),
 			Definition: channelDefinitions{catalog.New(pool)}.channel,
 			Log:        p.log.With(telemetry.KeyService, "approvals"),
 		})
@@ -49,6 +52,7 @@ func (p *process) addApprovals() {
 		store := postgres.New(pool)
 		svc = approvals.New(approvals.Config{}, approvals.Deps{
 			Inbox: store, Decider: store, Reader: store, Announce: announce, Notifier: notifier,
+			Links: store, Channels: approvals.Channels{Definition: channelDefinitions{catalog.New(pool)}.channel, Clicks: notify.NewSlack(channels)},
 			Log: p.log.With(telemetry.KeyService, "approvals"),
 		})
 		httpapi.Register(p.door("approvals", pool), svc)

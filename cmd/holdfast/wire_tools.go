@@ -51,7 +51,7 @@ func (p *process) addTools() {
 			Once:      store,
 			Stops:     store,
 			Replies:   store,
-			PublicURL: p.publicURL(),
+			PublicURL: p.publicURL(p.services.ToolsPublicURL),
 			Tools:     toolDefinitions{catalog.New(pool)},
 			Listing:   toolDefinitions{catalog.New(pool)},
 			Offers:    &kind.Offers{Servers: servers, Bus: inbox.Requester(p.bus)},

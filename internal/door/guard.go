@@ -70,8 +70,8 @@ func (d *Door) Handler() http.Handler {
 }
 
 // observed is the mux with spans and durations around it. Streams have neither:
-// they last as long as their reader likes. Nor have callbacks: a span holds the
-// path, and there it is the secret.
+// they last as long as their reader likes. Nor have callbacks and
+// links: a span holds the path, and there it is the secret.
 func (d *Door) observed() http.Handler {
 	t := d.cfg.Telemetry
 	if t == nil {
@@ -81,7 +81,7 @@ func (d *Door) observed() http.Handler {
 		otelhttp.WithTracerProvider(t.TracerProvider), otelhttp.WithMeterProvider(t.MeterProvider),
 		otelhttp.WithPropagators(propagation.TraceContext{}),
 		otelhttp.WithFilter(func(r *http.Request) bool {
-			return !(r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/events")) && !strings.HasPrefix(r.URL.Path, "/v1/callbacks/")
+			return !(r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/events")) && !strings.HasPrefix(r.URL.Path, "/v1/callbacks/") && !strings.HasPrefix(r.URL.Path, "/decide/")
 		}))
 }
 

@@ -9,19 +9,21 @@ import (
 
 // Notice is one message to people in a channel, and what became of it.
 type Notice struct {
-	NoticeID    events.NoticeID `json:"notice_id"`
-	Namespace   string          `json:"namespace"`
-	Channel     string          `json:"channel"`
-	Reason      string          `json:"reason"`
-	Title       string          `json:"title"`
-	RunID       events.RunID    `json:"run_id,omitempty"`
-	State       string          `json:"state"` // due, sending, delivered, failed, unknown
-	Attempts    int             `json:"attempts"`
-	Problem     string          `json:"problem,omitempty"`
-	At          time.Time       `json:"at"`
-	CreatedAt   time.Time       `json:"created_at"`
-	NextAt      time.Time       `json:"next_attempt_at,omitzero"`
-	DeliveredAt time.Time       `json:"delivered_at,omitzero"`
+	NoticeID    events.NoticeID   `json:"notice_id"`
+	Namespace   string            `json:"namespace"`
+	Channel     string            `json:"channel"`
+	Reason      string            `json:"reason"`
+	Title       string            `json:"title"`
+	RunID       events.RunID      `json:"run_id,omitempty"`
+	ApprovalID  events.ApprovalID `json:"approval_id,omitempty"`
+	Person      string            `json:"person,omitempty"` // to whom alone it goes
+	State       string            `json:"state"`            // gone, due, sending, delivered, failed, unknown
+	Attempts    int               `json:"attempts"`
+	Problem     string            `json:"problem,omitempty"`
+	At          time.Time         `json:"at"`
+	CreatedAt   time.Time         `json:"created_at"`
+	NextAt      time.Time         `json:"next_attempt_at,omitzero"`
+	DeliveredAt time.Time         `json:"delivered_at,omitzero"`
 }
 
 // NoticeFilter narrows a list of notices. Empty fields do not narrow.

@@ -299,6 +299,8 @@ type AskApproval struct {
 	ValidForMs     int64 `json:"valid_for_ms,omitempty"`
 	// Question is set for the kind question, and for no other.
 	Question *Question `json:"question,omitempty"`
+	// Channel is the name of the Channel whose people are told and may decide there.
+	Channel string `json:"channel,omitempty"`
 }
 
 // ApprovalDecision reports how a request ended. ID: "decision:<approval id>".

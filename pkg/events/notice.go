@@ -15,7 +15,11 @@ const (
 	NoticeApprovalExpired = "approval_expired"
 )
 
-// NoticeReasons lists every reason.
+// NoticeApproval tells people that something waits for them. No definition names it:
+// it is told where they are asked.
+const NoticeApproval = "approval"
+
+// NoticeReasons lists every reason that a definition can name.
 var NoticeReasons = []string{NoticeCompleted, NoticeFailed, NoticeExpired, NoticeNeedsAttention, NoticeBudget, NoticeApprovalExpired}
 
 // NoticeID names one notice: "<run id>-notice-<reason>" or "alert-<hash>". It is

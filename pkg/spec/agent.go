@@ -41,6 +41,8 @@ type Agent struct {
 	Deadline Duration `json:"deadline,omitempty"`
 	// Concurrency bounds how many of its runs are open at once; all keys hold.
 	Concurrency []Concurrency `json:"concurrency,omitempty"`
+	// Approvals is nil when nobody is told of what the run asks.
+	Approvals *Approvals `json:"approvals,omitempty"`
 }
 
 // AgentBudget holds the ceilings of one run. Zero means no ceiling, but for
@@ -92,6 +94,7 @@ func (a *Agent) check(d *decoder, s spot) {
 	d.within(s.at("deadline"), a.Deadline, time.Second, maxDeadline)
 	a.Context.check(d, s.at("context"))
 	d.concurrency(s.at("concurrency"), a.Concurrency)
+	a.Approvals.check(d, s.at("approvals"))
 	d.nameList(s.at("budget", "pools"), a.Budget.Pools, 10)
 	d.between(s.at("maxTokens"), a.MaxTokens, 0, 1_000_000)
 	d.between(s.at("budget", "toolCalls"), a.Budget.ToolCalls, 0, 1_000_000)
@@ -113,7 +116,7 @@ func (a *Agent) References() []Reference {
 	for i, p := range a.Budget.Pools {
 		refs = append(refs, Reference{Kind: KindBudget, Name: p, Field: fmt.Sprintf("spec.budget.pools[%d]", i)})
 	}
-	return append(refs, a.Notify.references()...)
+	return append(append(refs, a.Notify.references()...), a.Approvals.references()...)
 }
 
 // FirstMessage is the first user message of a run: the prompt with the input

@@ -240,6 +240,16 @@ func (c *Channel) Person(name string) (Person, bool) {
 	return Person{}, false
 }
 
+// PersonOf returns the person with the id of a Slack user; false when none has it.
+func (c *Channel) PersonOf(slackUser string) (Person, bool) {
+	for _, p := range c.People {
+		if p.Slack != "" && p.Slack == slackUser {
+			return p, true
+		}
+	}
+	return Person{}, false
+}
+
 // channelReference names a channel that stands at field.
 func channelReference(field, name string) []Reference {
 	if name == "" {

@@ -96,6 +96,9 @@ func TestNotify(t *testing.T) {
 	t.Parallel()
 	for more, want := range map[string]string{
 		", notify: {on: [failed, needs_attention, budget, approval_expired, completed, expired], channel: ops}": "",
+		", approvals: {}":                                  "spec.approvals.channel: is required",
+		", approvals: {channel: \"a b\"}":                  "is not a name",
+		", approvals: ops":                                 "spec.approvals: expected",
 		", notify: {on: [failed]}":                         "spec.notify.channel: is required",
 		", notify: {channel: ops}":                         "spec.notify.on: is required",
 		", notify: {on: [], channel: ops}":                 "spec.notify.on: is required",
@@ -126,6 +129,8 @@ func TestNotify(t *testing.T) {
 	for text, want := range map[string]string{
 		"apiVersion: holdfast/v1\nkind: Budget\nmetadata: {name: b}\nspec: {limit: 5, channel: ops}\n":                                           "spec.channel",
 		"apiVersion: holdfast/v1\nkind: Flow\nmetadata: {name: f}\nspec: {steps: [{name: s, agent: a}], notify: {on: [failed], channel: ops}}\n": "spec.notify.channel",
+		"apiVersion: holdfast/v1\nkind: Agent\nmetadata: {name: a}\nspec: {model: m, instructions: i, approvals: {channel: ops}}\n":              "spec.approvals.channel",
+		"apiVersion: holdfast/v1\nkind: Flow\nmetadata: {name: f}\nspec: {steps: [{name: s, agent: a}], approvals: {channel: ops}}\n":            "spec.approvals.channel",
 	} {
 		docs, err := Parse("b.yaml", []byte(text))
 		if err != nil {

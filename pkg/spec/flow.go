@@ -32,6 +32,8 @@ type Flow struct {
 	Deadline Duration `json:"deadline,omitempty"`
 	// Concurrency is as an agent's, for runs of the flow.
 	Concurrency []Concurrency `json:"concurrency,omitempty"`
+	// Approvals is nil when nobody is told of what the run asks.
+	Approvals *Approvals `json:"approvals,omitempty"`
 }
 
 // Step does one thing, once or for each item of a list: it runs an agent or
@@ -102,6 +104,7 @@ func (f *Flow) check(d *decoder, s spot) {
 	f.Notify.check(d, s.at("notify"))
 	d.within(s.at("deadline"), f.Deadline, time.Second, maxDeadline)
 	d.concurrency(s.at("concurrency"), f.Concurrency)
+	f.Approvals.check(d, s.at("approvals"))
 	f.Budget.check(d, s.at("budget"))
 	steps := s.at("steps")
 	d.require(steps, len(f.Steps) > 0, "at least one step")

@@ -213,7 +213,7 @@ func (f *Flow) References() []Reference {
 			refs = append(refs, Reference{Kind: kind, Name: st.Starts(), Field: fmt.Sprintf("spec.steps[%d].%s", i, st.Kind())})
 		}
 	}
-	return append(refs, f.Notify.references()...)
+	return append(append(refs, f.Notify.references()...), f.Approvals.references()...)
 }
 
 // With is the step with the values of roots filled into what it renders for each

@@ -44,3 +44,29 @@ func (n *Notify) references() []Reference {
 	}
 	return channelReference("notify.channel", n.Channel)
 }
+
+// Approvals says where people are asked: every question of a run, whether a call may
+// run, whether it happened, or what the agent asks, is told in the channel, whose
+// people may decide there.
+type Approvals struct {
+	Channel string `json:"channel"` // name of a Channel
+}
+
+func (a *Approvals) check(d *decoder, s spot) {
+	if a == nil {
+		return
+	}
+	if d.require(s.at("channel"), a.Channel != "", "the name of a Channel"); a.Channel != "" {
+		d.name(s.at("channel"), a.Channel)
+	}
+}
+
+// To is the name of the channel; empty for none.
+func (a *Approvals) To() string {
+	if a == nil {
+		return ""
+	}
+	return a.Channel
+}
+
+func (a *Approvals) references() []Reference { return channelReference("approvals.channel", a.To()) }

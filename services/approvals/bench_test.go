@@ -62,9 +62,10 @@ func build(t testing.TB, database config.Secret, bus *bus.Bus) *bench {
 	b := &bench{t: t, bus: bus, relay: store.NewAnnouncer(bus.Publish)}
 	b.relay.Log = bustest.Log(t)
 	b.book = &book{}
-	b.notices = approvals.NewNotifier(approvals.NotifierDeps{Notices: store, Channels: channels(b.book), Definition: b.book.channel, Log: bustest.Log(t)})
+	b.notices = approvals.NewNotifier(approvals.NotifierDeps{Notices: store, Channels: channels(b.book), Definition: b.book.channel, Links: store, Requests: store, PublicURL: func() string { return b.url }, Log: bustest.Log(t)})
 	b.service = approvals.New(approvals.Config{}, approvals.Deps{
-		Inbox: store, Decider: store, Reader: store, Announce: b.relay, Notifier: b.notices, Log: bustest.Log(t),
+		Inbox: store, Decider: store, Reader: store, Announce: b.relay, Notifier: b.notices, Links: store,
+		Channels: approvals.Channels{Definition: b.book.channel, Clicks: clicks(b.book)}, Log: bustest.Log(t),
 	})
 	d := door.New(door.Config{Title: "approvals", Version: "test", Log: bustest.Log(t), Verifier: authn.Static{
 		"ann": {Name: "ann", Namespace: "default", Role: authn.Approver},

@@ -23,6 +23,12 @@ type Channel interface {
 	Send(ctx context.Context, c *spec.Channel, m Message) Delivery
 }
 
+// Updater is a channel that can change a message that it has sent.
+type Updater interface {
+	// Update shows m in place of the message. Doing it again changes nothing.
+	Update(ctx context.Context, c *spec.Channel, receipt string, m Message) Delivery
+}
+
 // Verdict says what one attempt came to.
 type Verdict int
 
@@ -38,6 +44,7 @@ type Delivery struct {
 	Verdict    Verdict
 	RetryAfter time.Duration // the other side's wish; zero for none
 	Problem    string        // without secrets
+	Receipt    string        // what an Updater needs later; empty when nothing can be changed
 }
 
 // Bounds of the attempts of a message.

@@ -42,6 +42,9 @@ func (s *Service) ask(ctx context.Context, m events.Received) error {
 	if err != nil {
 		return fmt.Errorf("open approval %s: %w", a.ID, err)
 	}
+	if !known && r.Channel != "" {
+		s.notifier.Kick()
+	}
 	if !known || !r.Ended() {
 		return nil
 	}
@@ -86,7 +89,7 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 	if _, err := events.Canonical(args); err != nil {
 		bad("args: %w", err)
 	}
-	texts := []string{b.Namespace, b.Agent, b.Tool, string(b.ToolDigest), string(b.Digest), b.Key, b.Summary}
+	texts := []string{b.Namespace, b.Agent, b.Tool, string(b.ToolDigest), string(b.Digest), b.Key, b.Summary, b.Channel}
 	for k, v := range b.Labels {
 		texts = append(texts, k, v)
 	}
@@ -99,7 +102,7 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 		Request: Request{
 			ID: b.ApprovalID, Namespace: b.Namespace, Kind: b.Kind, RunID: b.RunID, CallID: b.CallID,
 			Agent: b.Agent, Tool: b.Tool, ToolDigest: b.ToolDigest, Args: args, Digest: b.Digest,
-			Epoch: b.Epoch, Key: b.Key, Summary: b.Summary, Labels: b.Labels, Question: b.Question,
+			Epoch: b.Epoch, Key: b.Key, Summary: b.Summary, Labels: b.Labels, Question: b.Question, Channel: b.Channel,
 		},
 		Cause:        cause,
 		ExpiresAfter: period(b.ExpiresAfterMs, DefaultExpiry),
@@ -129,6 +132,7 @@ func (s *Service) withdraw(ctx context.Context, m events.Received) error {
 	if err := s.inbox.Withdraw(ctx, w); err != nil {
 		return fmt.Errorf("withdraw approval %s: %w", b.ApprovalID, err)
 	}
+	s.notifier.Kick()
 	return nil
 }
 

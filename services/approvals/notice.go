@@ -17,6 +17,7 @@ const (
 	NoticeSending   = "sending"   // an attempt is under way, or its process was lost
 	NoticeDelivered = "delivered" // the other side took it
 	NoticeFailed    = "failed"    // it was refused for good, or its time is over
+	NoticeGone      = "gone"      // its request ended before anybody was told
 	NoticeUnknown   = "unknown"   // an attempt may have reached people, and a repeat could not be told from it
 )
 
@@ -31,6 +32,10 @@ type Notice struct {
 	Problem     string // of the last attempt
 	// Lost says that the attempt before this one was never reported.
 	Lost bool
+	// Person is to whom alone it goes; empty: to the channel.
+	Person  string
+	Receipt string // what the channel needs to change the message later
+	Updates int    // attempts to do so
 }
 
 // Message is what a channel shows, without the channel's own marks. Its texts are
@@ -44,6 +49,10 @@ type Message struct {
 	Hint  string // what to do next, one line
 	At    time.Time
 	Data  any // what a program reads
+	// Of a request that waits:
+	Ask  *Asked // nil: it is not decided in the channel
+	To   string // address of the one person; empty: the channel
+	Link string // where that person sees and decides it; empty for none
 }
 
 // Shown is one named value.
@@ -74,6 +83,8 @@ func Tell(n events.Notice) Message {
 		if n.Tool != "" {
 			m.Title += " about " + n.Tool
 		}
+	case events.NoticeApproval:
+		m.Title = strings.TrimSpace(n.Name + " asks people about " + n.Tool)
 	case events.NoticeBudget:
 		m.Title = budgetTitle(who, n.Alert)
 	default: // of a newer release

@@ -21,16 +21,30 @@ type Notices interface {
 	Take(ctx context.Context, limit int, lease time.Duration) ([]Notice, error)
 	// Finish records what the n-th attempt came to. It changes nothing when another
 	// attempt has begun.
-	Finish(ctx context.Context, id events.NoticeID, n int, r Result, problem string) error
+	Finish(ctx context.Context, id events.NoticeID, n int, r Result, d Delivery) error
+	// Split makes a notice to a channel one to each person, of which this one is
+	// the first's.
+	Split(ctx context.Context, id events.NoticeID, n int, people []string) error
+	// TakeUpdates begins an attempt to change up to limit messages whose requests
+	// have ended. FinishUpdate says that nothing is left to do.
+	TakeUpdates(ctx context.Context, limit int) ([]Notice, error)
+	FinishUpdate(ctx context.Context, id events.NoticeID) error
 }
 
 // NotifierDeps are what a notifier works with; all are required.
 type NotifierDeps struct {
 	Notices  Notices
+	Links    Links
+	Requests interface {
+		Get(ctx context.Context, namespace string, id events.ApprovalID) (Request, error) // ErrNotFound
+	}
 	Channels []Channel
 	// Definition is what the name of a channel means now; ErrNoChannel.
 	Definition func(ctx context.Context, namespace, name string) (*spec.Channel, error)
-	Log        *slog.Logger
+	// PublicURL is where people reach the doors; nil, or empty: links lead nowhere,
+	// and none are sent.
+	PublicURL func() string
+	Log       *slog.Logger
 }
 
 // Notifier sends what is due. Several processes may run one each.
@@ -65,6 +79,7 @@ func (x *Notifier) Run(ctx context.Context) error {
 	defer tick.Stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	wg.Go(func() { x.updates(ctx) })
 	free := make(chan struct{}, sendAtOnce)
 	for ctx.Err() == nil {
 		found, err := x.Notices.Take(ctx, sendAtOnce-len(free), attemptLease)
@@ -96,30 +111,49 @@ func (x *Notifier) attempt(ctx context.Context, n Notice) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	log := x.Log.With("notice", n.NoticeID, "channel", n.Channel, telemetry.KeyAttempt, n.Attempts)
-	d, repeats := x.send(ctx, n)
+	d, repeats := x.send(ctx, &n)
 	if err := failpoint.Hit("approvals.told", string(n.NoticeID)); err != nil {
 		return // as if the process had ended here
 	}
 	r := Conclude(d, repeats, n.Attempts, time.Since(n.CreatedAt))
-	problem := clean(d.Problem, 500, false)
+	if d.Verdict == gone {
+		r = Result{State: NoticeGone}
+	}
+	d.Problem = clean(d.Problem, 500, false)
 	// What came of it is worth more than the attempt's time.
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	if err := x.Notices.Finish(ctx, n.NoticeID, n.Attempts, r, problem); err != nil {
+	if err := x.Notices.Finish(ctx, n.NoticeID, n.Attempts, r, d); err != nil {
 		log.WarnContext(ctx, "outcome of a notice not recorded; it counts as lost", telemetry.KeyErr, err)
 		return
 	}
 	if r.State == NoticeFailed || r.State == NoticeUnknown {
-		log.ErrorContext(ctx, "notice not known to be delivered", "state", r.State, "reason", problem)
+		log.ErrorContext(ctx, "notice not known to be delivered", "state", r.State, "reason", d.Problem)
 	}
 }
 
-func (x *Notifier) send(ctx context.Context, n Notice) (d Delivery, repeats bool) {
-	def, err := x.Definition(ctx, n.Namespace, n.Channel)
+func (x *Notifier) send(ctx context.Context, n *Notice) (d Delivery, repeats bool) {
+	def, by, err := x.channelOf(ctx, *n)
+	asks := n.Reason == events.NoticeApproval
+	// Of a request a second message does no harm: it is decided once.
+	repeats = asks || by != nil && by.Repeats()
+	switch {
+	case n.Lost && !repeats:
+		return Delivery{Verdict: Uncertain, Problem: "the process that sent it was lost before it recorded what came of it"}, false
+	case err != nil:
+		return Delivery{Problem: err.Error()}, repeats
+	case asks:
+		return x.ask(ctx, def, by, n), true
+	}
+	return by.Send(ctx, def, Tell(n.Notice)), repeats
+}
+
+// channelOf finds the definition of a notice's channel and who sends to it.
+func (x *Notifier) channelOf(ctx context.Context, n Notice) (def *spec.Channel, by Channel, err error) {
+	def, err = x.Definition(ctx, n.Namespace, n.Channel)
 	if err != nil && !errors.Is(err, ErrNoChannel) {
 		err = errors.New("the definition of the channel cannot be read now")
 	}
-	var by Channel
 	if err == nil {
 		for _, c := range x.Channels {
 			if c.Runs(def) {
@@ -130,12 +164,5 @@ func (x *Notifier) send(ctx context.Context, n Notice) (d Delivery, repeats bool
 			err = fmt.Errorf("channel %s: this release cannot send to it", n.Channel)
 		}
 	}
-	repeats = by != nil && by.Repeats()
-	switch {
-	case n.Lost && !repeats:
-		return Delivery{Verdict: Uncertain, Problem: "the process that sent it was lost before it recorded what came of it"}, false
-	case err != nil:
-		return Delivery{Problem: err.Error()}, repeats
-	}
-	return by.Send(ctx, def, Tell(n.Notice)), repeats
+	return def, by, err
 }

@@ -37,6 +37,7 @@ type Request struct {
 	Summary    string
 	Labels     map[string]string
 	Question   *events.Question // with events.ApprovalQuestion
+	Channel    string           // where people are told and may decide; empty for none
 
 	State     string
 	Decision  string // State once it is not pending

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/failpoint"
@@ -27,6 +28,8 @@ type Deps struct {
 	Reader   Reader
 	Announce Announcer
 	Notifier *Notifier // nil: another process sends
+	Links    Links     // nil: there are none
+	Channels Channels  // empty: nobody decides in channels
 	Log      *slog.Logger
 }
 
@@ -40,6 +43,9 @@ type Service struct {
 	reader     Reader
 	announce   Announcer
 	notifier   *Notifier
+	links      Links
+	channels   Channels
+	replies    chan func(context.Context)
 	log        *slog.Logger
 }
 
@@ -52,7 +58,7 @@ func New(c Config, d Deps) *Service {
 	}
 	return &Service{
 		sweepEvery: c.SweepEvery, inbox: d.Inbox, decider: d.Decider, reader: d.Reader,
-		announce: d.Announce, notifier: d.Notifier, log: d.Log,
+		announce: d.Announce, notifier: d.Notifier, links: d.Links, channels: d.Channels, replies: make(chan func(context.Context), 256), log: d.Log,
 	}
 }
 
@@ -77,6 +83,7 @@ func (s *Service) Decide(ctx context.Context, a Attempt) (r Request, repeated bo
 			return Request{}, false, err
 		}
 		s.announce.Kick()
+		s.notifier.Kick()
 		s.log.InfoContext(ctx, "approval decided", telemetry.KeyApprovalID, r.ID, telemetry.KeyRunID, r.RunID, "decision", r.Decision, telemetry.KeyPrincipal, r.DecidedBy)
 		return r, false, nil
 	case Repeated:
@@ -110,9 +117,14 @@ func (s *Service) Name() string { return "approvals" }
 // Start has nothing to prepare.
 func (s *Service) Start(context.Context) error { return nil }
 
-// Run ends requests whose time has passed, until ctx ends. A failed sweep is
+// Run ends requests whose time has passed and answers clicks, until ctx ends. A failed sweep is
 // logged and repeated by the next one.
 func (s *Service) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for range 4 {
+		wg.Go(func() { s.answerClicks(ctx) })
+	}
 	tick := time.NewTicker(s.sweepEvery)
 	defer tick.Stop()
 	for {
@@ -151,6 +163,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		}
 		if len(ended) > 0 {
 			s.announce.Kick()
+			s.notifier.Kick()
 		}
 		if len(ended) < sweepBatch {
 			return nil

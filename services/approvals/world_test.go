@@ -60,9 +60,13 @@ func (b *book) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-func channels(b *book) []approvals.Channel {
+func channels(b *book) []approvals.Channel { return notify.All(b.config()) }
+
+func clicks(b *book) approvals.Clicks { return notify.NewSlack(b.config()) }
+
+func (b *book) config() notify.Config {
 	allow := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	return notify.All(notify.Config{Egress: egress.New(egress.Config{Allow: allow}), LookupEnv: b.lookup, ReadFile: os.ReadFile})
+	return notify.Config{Egress: egress.New(egress.Config{Allow: allow}), LookupEnv: b.lookup, ReadFile: os.ReadFile}
 }
 
 // hit is one request that another system got.

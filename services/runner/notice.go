@@ -78,6 +78,17 @@ func (p *Plan) notify() *spec.Notify {
 	return nil
 }
 
+// asksIn is the channel in which people are asked; empty for none.
+func (p *Plan) asksIn() string {
+	switch {
+	case p.Agent != nil:
+		return p.Agent.Approvals.To()
+	case p.Flow != nil:
+		return p.Flow.Approvals.To()
+	}
+	return ""
+}
+
 // commit is store.Commit with the notices that the facts give reason to.
 func (s *Service) commit(ctx context.Context, c Commit) (epoch int64, at time.Time, err error) {
 	if c.Notices, err = s.notices(ctx, c.After, c.Facts); err != nil {

@@ -54,3 +54,26 @@ func TestNotices_FollowFromRows(t *testing.T) {
 		}
 	}
 }
+
+// Every question of a run says where people are asked, and none when the definition
+// names nowhere.
+func TestOutgoing_AskNamesItsChannel(t *testing.T) {
+	t.Parallel()
+	s, plan := capped(t, spec.AgentBudget{})
+	call := events.AskedCall{CallID: "c", ApprovalID: "a", Tool: "change", Route: events.RouteAsk}
+	for channel, approvals := range map[string]*spec.Approvals{"": nil, "reviewers": {Channel: "reviewers"}} {
+		plan.Agent.Approvals = approvals
+		o := &outbox{s: s, plan: plan, f: Fact{Seq: 2}}
+		o.ask(call)
+		o.askDoubt(&Call{AskedCall: call}, "d", events.ToolCompleted{})
+		if len(o.out) != 2 {
+			t.Fatalf("%d messages, want 2", len(o.out))
+		}
+		for _, m := range o.out {
+			var ask events.AskApproval
+			if err := events.Decode(m, &ask); err != nil || ask.Channel != channel {
+				t.Errorf("%s: channel %q (%v), want %q", m.ID, ask.Channel, err, channel)
+			}
+		}
+	}
+}

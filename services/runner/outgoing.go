@@ -137,7 +137,7 @@ func (o *outbox) ask(c events.AskedCall) {
 	body := events.AskApproval{
 		ApprovalID: c.ApprovalID, Kind: events.ApprovalAction, RunID: o.s.RunID, CallID: c.CallID, Namespace: o.s.Namespace,
 		Agent: o.s.Started.Ref.Name, Tool: c.Tool, ToolDigest: o.s.toolDigest(c.Tool), Args: c.Args, Digest: c.Bind,
-		Summary: fmt.Sprintf("%s wants to call %s", o.s.Started.Ref.Name, c.Tool), Labels: o.s.Started.Labels,
+		Summary: fmt.Sprintf("%s wants to call %s", o.s.Started.Ref.Name, c.Tool), Labels: o.s.Started.Labels, Channel: o.plan.asksIn(),
 	}
 	if c.Rule == events.RuleFork {
 		body.Summary = fmt.Sprintf("%s, in a fork of run %s, wants to call %s", o.s.Started.Ref.Name, o.s.Started.Origin.RunID, c.Tool)
@@ -158,7 +158,7 @@ func (o *outbox) askDoubt(c *Call, id events.ApprovalID, t events.ToolCompleted)
 		ApprovalID: id, Kind: events.ApprovalDoubt, RunID: o.s.RunID, CallID: c.CallID, Namespace: o.s.Namespace,
 		Agent: o.s.Started.Ref.Name, Tool: c.Tool, ToolDigest: o.s.toolDigest(c.Tool), Args: c.Args,
 		Digest: events.BindDigest(c.Tool, o.s.toolDigest(c.Tool), c.ArgsDigest, "doubt"), Epoch: t.Epoch, Key: t.Key,
-		Summary: fmt.Sprintf("did %s happen? Its worker was lost after the call was sent", c.Tool), Labels: o.s.Started.Labels,
+		Summary: fmt.Sprintf("did %s happen? Its worker was lost after the call was sent", c.Tool), Labels: o.s.Started.Labels, Channel: o.plan.asksIn(),
 	}
 	o.put(events.ApprovalSubject(id, events.ApprovalAsk), "ask:"+string(id), events.TypeAskApproval, string(id), body)
 }

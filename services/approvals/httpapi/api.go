@@ -41,6 +41,8 @@ func Register(d *door.Door, s *approvals.Service) {
 		Method: http.MethodGet, Path: "/v1/notices", Tags: tags, OperationID: "list-notices",
 		Summary: "List what people were told in channels, newest first",
 	}, authn.Viewer, a.notices)
+	registerSlack(d, a)
+	registerLinks(d, a)
 }
 
 // Codes of the 409 answers.

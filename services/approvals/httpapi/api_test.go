@@ -83,6 +83,9 @@ func TestRoutes(t *testing.T) {
 		"GET /v1/approvals/{id}":         authn.Viewer,
 		"POST /v1/approvals/{id}/decide": authn.Approver,
 		"GET /v1/notices":                authn.Viewer,
+		"POST /v1/approvals/slack":       door.Public,
+		"GET /decide/{token}":            door.Public,
+		"POST /decide/{token}":           door.Public,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("routes (-want +got)\n%s", diff)

@@ -16,10 +16,12 @@ type Notice struct {
 	NoticeID    string    `json:"notice_id"`
 	Namespace   string    `json:"namespace"`
 	Channel     string    `json:"channel"`
-	Reason      string    `json:"reason" doc:"completed, failed, expired, needs_attention, budget or approval_expired"`
+	Reason      string    `json:"reason" doc:"completed, failed, expired, needs_attention, budget or approval_expired; approval: something waits for people"`
 	Title       string    `json:"title" doc:"as people read it"`
 	RunID       string    `json:"run_id,omitempty"`
-	State       string    `json:"state" enum:"due,sending,delivered,failed,unknown" doc:"failed: refused for good, or not taken within 24 hours. unknown: it may have reached people, and is not sent again"`
+	ApprovalID  string    `json:"approval_id,omitempty" doc:"of the request that it tells of, or that nobody answered"`
+	Person      string    `json:"person,omitempty" doc:"to whom alone it goes"`
+	State       string    `json:"state" enum:"due,sending,delivered,failed,unknown,gone" doc:"gone: the request ended before anybody was told. failed: refused for good, or not taken within 24 hours. unknown: it may have reached people, and is not sent again"`
 	Attempts    int       `json:"attempts"`
 	Problem     string    `json:"problem,omitempty" doc:"of the last attempt"`
 	At          time.Time `json:"at" doc:"when it happened"`
@@ -30,7 +32,7 @@ type Notice struct {
 
 type noticesInput struct {
 	door.PageInput
-	State   string `query:"state" enum:"due,sending,delivered,failed,unknown"`
+	State   string `query:"state" enum:"due,sending,delivered,failed,unknown,gone"`
 	Channel string `query:"channel" doc:"name of a channel"`
 	Run     string `query:"run" doc:"id of a run"`
 }
@@ -61,7 +63,7 @@ func (a api) notices(ctx context.Context, in *noticesInput) (*noticesOutput, err
 func showNotice(n approvals.Notice) Notice {
 	out := Notice{
 		NoticeID: string(n.NoticeID), Namespace: n.Namespace, Channel: n.Channel, Reason: n.Reason, Title: approvals.Tell(n.Notice).Title,
-		RunID: string(n.RunID), State: n.State, Attempts: n.Attempts, Problem: n.Problem,
+		RunID: string(n.RunID), ApprovalID: string(n.ApprovalID), Person: n.Person, State: n.State, Attempts: n.Attempts, Problem: n.Problem,
 		At: n.At.UTC(), CreatedAt: n.CreatedAt, DeliveredAt: n.DeliveredAt,
 	}
 	if n.State == approvals.NoticeDue {

@@ -33,6 +33,9 @@ type Config struct {
 	ReadFile  func(string) ([]byte, error)
 }
 
+// NewSlack returns what takes clicks in Slack.
+func NewSlack(c Config) *Slack { return &Slack{c} }
+
 // All returns every kind of channel.
 func All(c Config) []approvals.Channel {
 	return []approvals.Channel{&Slack{c}, &Email{c}, &Webhook{c}}

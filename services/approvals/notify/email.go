@@ -36,11 +36,15 @@ func (e *Email) Repeats() bool { return false }
 
 // Send implements approvals.Channel.
 func (e *Email) Send(ctx context.Context, c *spec.Channel, m approvals.Message) approvals.Delivery {
-	text, err := mailText(c.Email.From, c.Email.To, m, time.Now())
+	to := c.Email.To
+	if m.To != "" {
+		to = []string{m.To}
+	}
+	text, err := mailText(c.Email.From, to, m, time.Now())
 	if err != nil {
 		return approvals.Delivery{Verdict: approvals.Refused, Problem: err.Error()}
 	}
-	return e.deliver(ctx, c, c.Email.To, text)
+	return e.deliver(ctx, c, to, text)
 }
 
 // deliver hands one mail to the server. Until the last line of the mail nothing is
@@ -189,6 +193,9 @@ func mailText(from string, to []string, m approvals.Message, now time.Time) ([]b
 	text.WriteString(m.Title + "\n\n")
 	for _, f := range m.Facts {
 		text.WriteString(f.Name + ": " + strings.ReplaceAll(f.Value, "\n", "\n    ") + "\n")
+	}
+	if m.Link != "" {
+		text.WriteString("\nSee it and decide. The address is yours alone; do not pass it on:\n" + m.Link + "\n")
 	}
 	if m.Hint != "" {
 		text.WriteString("\n" + m.Hint + "\n")

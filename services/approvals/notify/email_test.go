@@ -215,6 +215,25 @@ func TestEmail_OneMailInPlainText(t *testing.T) {
 	}
 }
 
+// What is for one person goes to that person alone, with the link.
+func TestEmail_ALinkIsForOne(t *testing.T) {
+	t.Parallel()
+	s := newMailServer(t, &mailServer{})
+	m := failure
+	m.To, m.Link = "ann@example.com", "https://holdfast.example.com/decide/token"
+	if d := s.send(t, m); d.Verdict != approvals.Taken {
+		t.Fatalf("%+v", d)
+	}
+	got, err := mail.ReadMessage(strings.NewReader(s.mails[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(quotedprintable.NewReader(got.Body))
+	if err != nil || got.Header.Get("To") != "ann@example.com" || strings.Count(strings.Join(s.lines, "\n"), "RCPT TO:") != 1 || !strings.Contains(string(body), m.Link) {
+		t.Errorf("to %s: %s (%v)", got.Header.Get("To"), body, err)
+	}
+}
+
 // Until the mail is there whole nothing is taken; behind it only an answer says so.
 func TestEmail_WhatCanGoWrong(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,10 @@ func (s *Slack) Send(ctx context.Context, c *spec.Channel, m approvals.Message) 
 	if c.Slack.Token.IsZero() {
 		return s.hook(ctx, c, body)
 	}
-	_, d := s.call(ctx, c, "chat.postMessage", body)
+	a, d := s.call(ctx, c, "chat.postMessage", body)
+	if d.Verdict == approvals.Taken && m.Ask != nil && a.Channel != "" && a.TS != "" {
+		d.Receipt = a.Channel + " " + a.TS // the buttons go once it is decided
+	}
 	return d
 }
 
@@ -48,6 +51,9 @@ type slackBlock struct {
 	Text     *slackPlain   `json:"text,omitempty"`
 	Fields   []*slackPlain `json:"fields,omitempty"`
 	Elements []any         `json:"elements,omitempty"`
+	Optional bool          `json:"optional,omitempty"` // of an input, with Label and Element
+	Label    *slackPlain   `json:"label,omitempty"`
+	Element  any           `json:"element,omitempty"`
 }
 
 // slackPlain is text in which nothing is markup: no mention, no link, no emoji.
@@ -87,6 +93,7 @@ func slackBlocks(m approvals.Message) []slackBlock {
 	if len(short) > 0 {
 		out = append(out, slackBlock{Type: "section", Fields: short})
 	}
+	out = append(out, askBlocks(m.Ask)...)
 	if m.Hint != "" {
 		out = append(out, slackBlock{Type: "context", Elements: []any{plainText(m.Hint, slackBody)}})
 	}

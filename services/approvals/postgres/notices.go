@@ -28,7 +28,7 @@ func (s *Store) Notice(ctx context.Context, n events.Notice) error {
 	return unstorable(err)
 }
 
-const noticeColumns = `body::text, state, attempts, created_at, next_at, delivered_at, problem`
+const noticeColumns = `body::text, n.notice_id, state, attempts, n.created_at, next_at, delivered_at, problem, person, receipt, updates`
 
 // The attempt is committed before anything is sent. What was already under way
 // when its time came is lost: nobody reported it.
@@ -56,8 +56,9 @@ func (s *Store) Take(ctx context.Context, limit int, lease time.Duration) ([]app
 
 func scanNotice(row pgx.CollectableRow, taken bool) (n approvals.Notice, err error) {
 	var body string
+	var id events.NoticeID
 	var next, delivered *time.Time
-	to := []any{&body, &n.State, &n.Attempts, &n.CreatedAt, &next, &delivered, &n.Problem}
+	to := []any{&body, &id, &n.State, &n.Attempts, &n.CreatedAt, &next, &delivered, &n.Problem, &n.Person, &n.Receipt, &n.Updates}
 	if taken {
 		to = append(to, &n.Lost)
 	}
@@ -66,8 +67,9 @@ func scanNotice(row pgx.CollectableRow, taken bool) (n approvals.Notice, err err
 	}
 	n.CreatedAt, n.NextAt, n.DeliveredAt = n.CreatedAt.UTC(), utc(next), utc(delivered)
 	if err := json.Unmarshal([]byte(body), &n.Notice); err != nil {
-		return n, fmt.Errorf("notice: %w", err)
+		return n, fmt.Errorf("notice %s: %w", id, err)
 	}
+	n.NoticeID = id // that of a person's is not the body's
 	return n, nil
 }
 
@@ -75,16 +77,17 @@ const finishNoticeSQL = `
 UPDATE approvals.notices SET
 	state = $3::text, problem = $4,
 	next_at = CASE WHEN $3::text = 'due' THEN clock_timestamp() + $5::bigint * interval '1 millisecond' END,
-	delivered_at = CASE WHEN $3::text = 'delivered' THEN clock_timestamp() END
+	delivered_at = CASE WHEN $3::text = 'delivered' THEN clock_timestamp() END,
+	receipt = $6::text, next_update_at = CASE WHEN $3::text = 'delivered' AND $6::text <> '' THEN clock_timestamp() END
 WHERE notice_id = $1 AND attempts = $2 AND state = 'sending'`
 
 // Finish implements approvals.Notices.
-func (s *Store) Finish(ctx context.Context, id events.NoticeID, n int, r approvals.Result, problem string) error {
-	_, err := s.pool.Exec(ctx, finishNoticeSQL, string(id), n, r.State, text(problem), r.Wait.Milliseconds())
+func (s *Store) Finish(ctx context.Context, id events.NoticeID, n int, r approvals.Result, d approvals.Delivery) error {
+	_, err := s.pool.Exec(ctx, finishNoticeSQL, string(id), n, r.State, text(d.Problem), r.Wait.Milliseconds(), text(d.Receipt))
 	return err
 }
 
-const listNoticesSQL = `SELECT ` + noticeColumns + ` FROM approvals.notices
+const listNoticesSQL = `SELECT ` + noticeColumns + ` FROM approvals.notices n
 WHERE namespace = $1 AND ($2 = '' OR state = $2) AND ($3 = '' OR run_id = $3) AND ($4 = '' OR channel = $4)
 	AND (created_at, notice_id) < ($5, $6)
 ORDER BY created_at DESC, notice_id DESC LIMIT $7`

@@ -33,23 +33,32 @@ var (
 // New returns a store on pool, which connects as holdfast_approvals.
 func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
 
+// Who is to be told is told by a row of the same commit.
 const askSQL = `
-WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now)
+WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now),
+asked AS (
 INSERT INTO approvals.requests AS r (
 	approval_id, namespace, run_id, kind, call_id, agent, tool, tool_digest, args, digest, epoch, key, summary, labels,
-	ask_cause, asked_at, created_at, expires_at, valid_for, question)
+	ask_cause, asked_at, created_at, expires_at, valid_for, question, channel)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text::json, $10::text,
 	$11::bigint, $12::text, $13::text, $14::text::jsonb, $15::text, t.now, t.now,
-	t.now + $16::bigint * interval '1 millisecond', $17::bigint * interval '1 millisecond', $18::text::json
+	t.now + $16::bigint * interval '1 millisecond', $17::bigint * interval '1 millisecond', $18::text::json, $19::text
 FROM t
 ON CONFLICT (approval_id) DO UPDATE SET -- a withdrawal came first and keeps its state
 	kind = EXCLUDED.kind, call_id = EXCLUDED.call_id, agent = EXCLUDED.agent, tool = EXCLUDED.tool,
 	tool_digest = EXCLUDED.tool_digest, args = EXCLUDED.args, digest = EXCLUDED.digest, epoch = EXCLUDED.epoch,
 	key = EXCLUDED.key, summary = EXCLUDED.summary, labels = EXCLUDED.labels, ask_cause = EXCLUDED.ask_cause,
 	asked_at = EXCLUDED.asked_at, expires_at = EXCLUDED.expires_at, valid_for = EXCLUDED.valid_for,
-	namespace = EXCLUDED.namespace, question = EXCLUDED.question
+	namespace = EXCLUDED.namespace, question = EXCLUDED.question, channel = EXCLUDED.channel
 WHERE r.asked_at IS NULL AND r.run_id = EXCLUDED.run_id
-RETURNING ` + columns
+RETURNING r.*),
+told AS (
+	INSERT INTO approvals.notices (notice_id, namespace, channel, reason, run_id, approval_id, body)
+	SELECT approval_id || '-ask', namespace, channel, 'approval', run_id, approval_id,
+		json_build_object('notice_id', approval_id || '-ask', 'namespace', namespace, 'channel', channel, 'reason', 'approval', 'run_id', run_id,
+			'name', agent, 'approval_id', approval_id, 'tool', tool, 'at', asked_at)
+	FROM asked WHERE channel <> '' AND state = 'pending' ON CONFLICT DO NOTHING)
+SELECT ` + columns + ` FROM asked`
 
 const knownSQL = `SELECT ` + columns + ` FROM approvals.requests
 WHERE approval_id = $1 AND namespace = $2 AND run_id = $3 AND asked_at IS NOT NULL`
@@ -73,7 +82,7 @@ func (s *Store) Ask(ctx context.Context, a approvals.Ask) (approvals.Request, bo
 	}
 	r, err := one(s.pool.Query(ctx, askSQL, a.ID, a.Namespace, a.RunID, a.Kind, a.CallID, a.Agent, a.Tool, a.ToolDigest,
 		string(a.Args), a.Digest, a.Epoch, a.Key, a.Summary, string(labels), a.Cause,
-		a.ExpiresAfter.Milliseconds(), a.ValidFor.Milliseconds(), question))
+		a.ExpiresAfter.Milliseconds(), a.ValidFor.Milliseconds(), question, a.Channel))
 	if err == nil {
 		return r, false, nil
 	}

@@ -15,6 +15,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"decide": decideSQL, "attempt": attemptSQL, "expire": expireSQL, "get": getSQL, "list": listSQL,
 		"listState": listStateSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
 		"notice": noticeSQL, "takeNotices": takeNoticesSQL, "finishNotice": finishNoticeSQL, "listNotices": listNoticesSQL,
+		"addLink": addLinkSQL, "link": linkSQL, "split": splitSQL, "takeUpdates": takeUpdatesSQL, "finishUpdate": finishUpdateSQL,
 	})
 	if err != nil {
 		t.Error(err)
@@ -45,6 +46,8 @@ func TestGrants(t *testing.T) {
 			"UPDATE approvals.decisions SET principal = 'else'": false,
 			"DELETE FROM approvals.decisions":                   false,
 			"DELETE FROM approvals.notices":                     false,
+			"DELETE FROM approvals.links":                       false,
+			"UPDATE approvals.links SET person = 'else'":        false,
 		},
 	} {
 		pool := db.Open(t, role)
