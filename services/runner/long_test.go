@@ -67,11 +67,13 @@ spec: {model: scripted, instructions: work, tools: [look], budget: {modelCalls: 
 		}
 		slices.Sort(all)
 		slices.Sort(times)
-		return all[window/2], times[window/2]
+		// Beats of workers and other tests write to the same log, more of them into a slow
+		// step. They only add, and what grows with the run grows in every step.
+		return all[window/4], times[window/2]
 	}
 	firstBytes, firstTime := cost(10)
 	lastBytes, lastTime := cost(steps - window - 1)
-	t.Logf("%d steps: median write-ahead log of a step %d, then %d bytes (%.2f); time %s, then %s (%.2f)", steps, firstBytes, lastBytes,
+	t.Logf("%d steps: write-ahead log of a step %d, then %d bytes (%.2f); time %s, then %s (%.2f)", steps, firstBytes, lastBytes,
 		float64(lastBytes)/float64(firstBytes), firstTime.Round(10*time.Microsecond), lastTime.Round(10*time.Microsecond), float64(lastTime)/float64(firstTime))
 	if lastBytes > firstBytes*6/5 {
 		t.Errorf("a step at the end writes %d bytes of log, at the beginning %d; want at most 1.2 times as much", lastBytes, firstBytes)
