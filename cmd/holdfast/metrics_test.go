@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/services/runner"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
@@ -18,6 +19,9 @@ func TestMetricsDoc(t *testing.T) {
 	t.Parallel()
 	tel := telemetry.Discard()
 	if _, err := trigger.NewMetrics(tel); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runner.NewMetrics(tel); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := egress.NewMetrics(tel); err != nil {
@@ -57,6 +61,9 @@ Names of webhooks and schedules, ids of runs and texts of errors are in the deli
 | fires were missed | ` + "`increase(holdfast_trigger_fires_total{outcome=\"skipped\",reason=\"missed\"}[1h]) > 0`" + ` |
 | a schedule starts nothing | ` + "`increase(holdfast_trigger_fires_total{outcome=\"rejected\"}[1h]) > 0`" + ` |
 | starts wait for a runner or for NATS | ` + "`max(holdfast_trigger_backlog_age_seconds) > 60`" + ` |
+| a running run stands still | ` + "`max(holdfast_runner_stalled_seconds) > 1800`" + ` |
+| runs wait for a person because of a fault | ` + "`increase(holdfast_runner_parked_total[1h]) > 0`" + ` |
+| workers die or lose their database | ` + "`increase(holdfast_runner_takeovers_total[10m]) > 0`" + ` |
 | a host that tools or models need is failing | ` + "`max(holdfast_egress_circuits_open) > 0`" + ` |
 | senders are refused | ` + "`sum by (provider, reason) (rate(holdfast_trigger_requests_total{outcome=\"rejected\",provider!=\"unknown\"}[5m])) > 0`" + ` |
 `)

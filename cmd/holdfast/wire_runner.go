@@ -33,17 +33,22 @@ func (p *process) addRunner() {
 		if err != nil {
 			return nil, err
 		}
+		metrics, err := runner.NewMetrics(p.telemetry)
+		if err != nil {
+			return nil, err
+		}
 		store = postgres.New(pool)
 		svc = runner.New(p.services.Runner, runner.Deps{
-			Worker: worker,
-			Store:  store,
-			Bus:    p.bus,
-			Heart:  beat,
-			Defs:   runDefinitions{catalog.New(pool)},
-			Model:  model.All(model.Env{LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Egress: out}),
-			Live:   p.bus,
-			Lag:    backlog{p.bus},
-			Log:    p.log.With(telemetry.KeyService, "runner"),
+			Worker:  worker,
+			Store:   store,
+			Bus:     p.bus,
+			Heart:   beat,
+			Defs:    runDefinitions{catalog.New(pool)},
+			Model:   model.All(model.Env{LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Egress: out}),
+			Live:    p.bus,
+			Lag:     backlog{p.bus},
+			Log:     p.log.With(telemetry.KeyService, "runner"),
+			Metrics: metrics,
 		})
 		return runs("runner", svc.Run), nil
 	})

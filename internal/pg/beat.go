@@ -47,7 +47,8 @@ var errBeatStopped = errors.New("the heartbeat was stopped")
 //	    fresh_since timestamptz NOT NULL,   -- since when no beat came late
 //	    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
 //	    pid         int,
-//	    detail      text
+//	    detail      text,
+//	    skew_ms     bigint                  -- how far the worker's own clock is ahead
 //	);
 //
 // A row that is absent belongs to a dead worker too: rows are deleted a week
@@ -63,6 +64,7 @@ type Beat struct {
 	worker string
 	detail *string
 	log    *slog.Logger
+	clock  func() time.Time // the worker's own, only told to people
 
 	// db guards the connection; only one statement is under way.
 	db   sync.Mutex
@@ -90,7 +92,7 @@ func NewBeat(c Config, schema, worker string, log *slog.Logger) *Beat {
 		c.AppName = worker
 	}
 	return &Beat{
-		config: c, schema: schema, worker: worker, log: log.With("worker", worker),
+		config: c, schema: schema, worker: worker, log: log.With("worker", worker), clock: time.Now,
 		beaten: make(chan struct{}), now: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
@@ -225,10 +227,10 @@ func (b *Beat) WaitFresh(ctx context.Context) error {
 // statement that was delayed on its way may arrive after Stop.
 func (b *Beat) beat(ctx context.Context) error {
 	query := `
-INSERT INTO ` + b.schema + `.workers AS w (name, beat, fresh_since, pid, detail)
-VALUES ($1, clock_timestamp(), clock_timestamp(), $2, $3)
+INSERT INTO ` + b.schema + `.workers AS w (name, beat, fresh_since, pid, detail, skew_ms)
+VALUES ($1, clock_timestamp(), clock_timestamp(), $2, $3, extract(epoch FROM $4::timestamptz - clock_timestamp()) * 1000)
 ON CONFLICT (name) DO UPDATE
-SET beat = clock_timestamp(),
+SET beat = clock_timestamp(), skew_ms = EXCLUDED.skew_ms,
     fresh_since = CASE WHEN w.beat < clock_timestamp() - interval '1.5 s' THEN clock_timestamp() ELSE w.fresh_since END
 WHERE w.beat > '-infinity'`
 	b.db.Lock()
@@ -243,7 +245,7 @@ WHERE w.beat > '-infinity'`
 		return err
 	}
 	sent := time.Now() // before the statement: the reply says that the beat is at least this young
-	n, err := b.exec(ctx, query, b.worker, os.Getpid(), b.detail)
+	n, err := b.exec(ctx, query, b.worker, os.Getpid(), b.detail, b.clock())
 	if err != nil {
 		return err
 	}

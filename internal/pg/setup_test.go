@@ -40,7 +40,7 @@ const workersTable = `
 CREATE SCHEMA desk;
 CREATE TABLE desk.workers (
     name text PRIMARY KEY, beat timestamptz NOT NULL, fresh_since timestamptz NOT NULL,
-    started_at timestamptz NOT NULL DEFAULT clock_timestamp(), pid int, detail text)`
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(), pid int, detail text, skew_ms bigint)`
 
 // startBeat runs a heartbeat in desk.workers until t ends.
 func startBeat(t *testing.T, c pg.Config, worker string) *pg.Beat {

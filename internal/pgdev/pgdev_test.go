@@ -287,7 +287,12 @@ func spawn(t *testing.T, dir string, cred *syscall.Credential) (*exec.Cmd, io.Cl
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(binary, b, 0o755); err != nil {
+		// A process that another test forks meanwhile would hold the file open for
+		// writing, and what is written to cannot be executed.
+		syscall.ForkLock.RLock()
+		err = os.WriteFile(binary, b, 0o755)
+		syscall.ForkLock.RUnlock()
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

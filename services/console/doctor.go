@@ -63,6 +63,10 @@ func (s *Service) Doctor(ctx context.Context, namespace string) (findings []Find
 	return Examine(system, c), system.At, nil
 }
 
+// skewed is how far the clocks of a worker and of the database may be apart. A
+// beat that Postgres kept waiting looks like a clock that is behind.
+const skewed = 5 * time.Second
+
 // stuck is how many messages one consumer may owe before it counts as behind.
 const stuck = 1000
 
@@ -76,6 +80,12 @@ func Examine(system System, c Checkup) []Finding {
 	for _, w := range system.Workers {
 		if w.Alive() {
 			alive[w.Service]++
+		}
+	}
+	for _, w := range system.Workers {
+		if w.Alive() && w.Skew.Abs() >= skewed {
+			add(FindingWarning, "clock_skew", Tally{Count: 1}, "let the machine's clock be set by NTP; nothing of a run is decided by it, but logs and what is signed with a time are",
+				"the clock of %s is %s %s the database's", w.Name, w.Skew.Abs().Round(time.Second), map[bool]string{true: "ahead of", false: "behind"}[w.Skew > 0])
 		}
 	}
 	for _, service := range []string{"runner", "tools"} {

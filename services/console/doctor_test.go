@@ -37,6 +37,10 @@ func TestExamine(t *testing.T) {
 			s.Stops, s.NoLag = []Stop{{Scope: "all", By: "maria", Note: "wrong prices", Since: now}}, "no connection"
 			s.Lags = []Lag{{Stream: "RUNS", Durable: "runner", Pending: 999}, {Stream: "TOOLS", Durable: "tools-default", Pending: 1000}}
 		}), want: []string{"warning stop_in_force: writes of all are stopped by maria: wrong prices", "warning streams_unread: no connection", "warning backlog: tools-default of TOOLS is 1000"}},
+		"clocks that are apart, of who is alive": {system: with(func(s *System) {
+			s.Workers = []Worker{{Service: "runner", Name: "runner-a", Skew: 10 * time.Minute}, {Service: "tools", Name: "tools-a", Skew: -6 * time.Second},
+				{Service: "tools", Name: "tools-b", Skew: 4 * time.Second}, {Service: "tools", Name: "tools-c", Age: time.Hour, Skew: time.Hour}}
+		}), want: []string{"warning clock_skew: runner-a is 10m0s ahead of the database's", "warning clock_skew: tools-a is 6s behind the database's"}},
 		"people have a day":             {system: healthy, in: Checkup{Waiting: Tally{Count: 3, Since: now.Add(-23 * time.Hour)}}},
 		"a question waits for too long": {system: healthy, in: Checkup{Waiting: Tally{Count: 3, Since: now.Add(-25 * time.Hour)}}, want: []string{"warning waiting_for_people: 3 questions"}},
 		"problems come first": {system: healthy, in: Checkup{Paused: []Tally{{Count: 1}}, Doubts: Tally{Count: 1}, Untaken: Tally{Count: 1}}, want: []string{

@@ -131,6 +131,8 @@ type Worker struct {
 	Age       time.Duration // since its last heartbeat, by the database's clock
 	StartedAt time.Time
 	Pools     []string // of a tools worker; nil when it does not say
+	// Skew is how far its own clock is ahead of the database's; negative: behind.
+	Skew time.Duration
 }
 
 // WorkerAlive is how old a heartbeat may be before its worker counts as dead:

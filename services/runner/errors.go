@@ -40,6 +40,6 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 
 // Problem is what a person is told about it.
 func (e *DamagedError) Problem() events.Problem {
-	return events.Problem{Code: "damaged", Message: clip(fmt.Sprintf(
+	return events.Problem{Code: codeDamaged, Message: clip(fmt.Sprintf(
 		"the journal cannot be read beyond row %d of %d, and nothing is done from what is left of it: %v", e.Last, e.Seq, e.Err), 500)}
 }

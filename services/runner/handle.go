@@ -132,7 +132,8 @@ func (s *Service) parkDamaged(ctx context.Context, id events.RunID, d *DamagedEr
 		return errors.Join(err, parkErr)
 	}
 	s.cache.forget(id)
-	s.logFor(id).Error("run parked", "code", "damaged", telemetry.KeyErr, d)
+	s.metrics.damaged(ctx)
+	s.logFor(id).Error("run parked", "code", codeDamaged, telemetry.KeyErr, d)
 	return s.send(ctx, NewState(id, namespace), &Plan{}, []Fact{f}, f.At)
 }
 
@@ -478,6 +479,7 @@ func (s *Service) takeOver(ctx context.Context, l Loaded, plan *Plan, m events.R
 		}
 		return nil, err
 	}
+	s.metrics.tookOver(ctx)
 	s.logFor(st.RunID).Info("took over from a dead worker", "from", l.Claim.Worker, "epoch", epoch, "attempt", attempts)
 	by := Claimed{Cause: m.ID, Worker: s.worker, Epoch: epoch}
 	switch {
@@ -507,7 +509,7 @@ func (s *Service) takeOver(ctx context.Context, l Loaded, plan *Plan, m events.R
 
 // park stops a run that lost too many workers in a row.
 func (s *Service) park(ctx context.Context, l Loaded, plan *Plan, by Claimed, held bool, attempts int) error {
-	d, err := Park(l.State, events.Problem{Code: "lost_workers", Message: fmt.Sprintf(
+	d, err := Park(l.State, events.Problem{Code: codeLostWorkers, Message: fmt.Sprintf(
 		"%d workers were lost in a row at this step; look at the journal, then: holdfast runs resume %s", attempts, l.State.RunID)}, by, l.Now)
 	if err != nil {
 		return err

@@ -94,7 +94,10 @@ func (s *Service) commit(ctx context.Context, c Commit) (epoch int64, at time.Ti
 	if c.Notices, err = s.notices(ctx, c.After, c.Facts); err != nil {
 		return 0, at, err
 	}
-	return s.store.Commit(ctx, c)
+	if epoch, at, err = s.store.Commit(ctx, c); err == nil {
+		s.metrics.committed(ctx, c.Before, c.After)
+	}
+	return epoch, at, err
 }
 
 // create is store.Create with the notices that the facts give reason to.
@@ -102,7 +105,10 @@ func (s *Service) create(ctx context.Context, c Commit) (epoch int64, at time.Ti
 	if c.Notices, err = s.notices(ctx, c.After, c.Facts); err != nil {
 		return 0, at, err
 	}
-	return s.store.Create(ctx, c)
+	if epoch, at, err = s.store.Create(ctx, c); err == nil {
+		s.metrics.committed(ctx, c.Before, c.After)
+	}
+	return epoch, at, err
 }
 
 func (s *Service) notices(ctx context.Context, st *State, facts []Fact) ([]events.Notice, error) {

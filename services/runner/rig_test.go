@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/bustest"
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/pgtest"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/runner"
@@ -191,6 +192,8 @@ type rig struct {
 	bus  *bus.Bus
 	defs *definitions
 	sql  *pgxpool.Pool
+	// metrics are those of all workers.
+	metrics *telemetry.Telemetry
 	// reader is what form of journals the workers that start next understand; zero
 	// means this release's.
 	reader int
@@ -208,7 +211,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	t.Parallel()
 	db, nats := pgtest.New(t), bustest.NewServer(t)
-	r := &rig{t: t, db: db, nats: nats, bus: nats.Connect(t), defs: newDefinitions(t, documents), sql: db.Pool}
+	r := &rig{t: t, db: db, nats: nats, bus: nats.Connect(t), defs: newDefinitions(t, documents), sql: db.Pool, metrics: telemetry.Discard()}
 	t.Cleanup(r.checkJournals)
 	return r
 }
@@ -255,7 +258,11 @@ func (r *rig) worker(m runner.Model, opts ...option) *worker {
 	if r.wrap != nil {
 		runs = r.wrap(store)
 	}
-	w.Service = runner.New(cfg, runner.Deps{Worker: w.name, Store: runs, Bus: link, Heart: w.beat, Defs: r.defs, Model: m, Live: link, Log: log, CachedRuns: r.cached})
+	metrics, err := runner.NewMetrics(r.metrics)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	w.Service = runner.New(cfg, runner.Deps{Worker: w.name, Store: runs, Bus: link, Heart: w.beat, Defs: r.defs, Model: m, Live: link, Log: log, CachedRuns: r.cached, Metrics: metrics})
 	background.Go(func() { _ = w.Run(ctx) })
 	w.inbox = inbox.New(link, w.Service, cfg, store, w.holding)
 	if err := w.inbox.Start(r.t.Context()); err != nil {

@@ -101,8 +101,10 @@ type Service struct {
 	model  Model
 	lag    Lag
 	log    *slog.Logger
-	slots  *Slots
-	live   *liveFeed
+	// metrics may be nil.
+	metrics *Metrics
+	slots   *Slots
+	live    *liveFeed
 
 	locks  runLocks
 	cache  *stateCache
@@ -127,6 +129,7 @@ type Deps struct {
 	// CachedRuns is how many folded runs are kept in memory; zero means 4096.
 	CachedRuns int
 	Log        *slog.Logger
+	Metrics    *Metrics // nil: nothing is counted
 }
 
 // New returns a service that is ready to handle messages. It starts nothing.
@@ -136,7 +139,7 @@ func New(cfg Config, d Deps) *Service {
 	}
 	return &Service{
 		cfg: cfg, worker: d.Worker, store: d.Store, bus: d.Bus, heart: d.Heart, defs: d.Defs, model: d.Model, lag: d.Lag,
-		log:   d.Log.With("worker", d.Worker),
+		log: d.Log.With("worker", d.Worker), metrics: d.Metrics,
 		slots: NewSlots(cfg.ModelSlots, events.StepKinds()...), live: newLiveFeed(d.Live), cache: newStateCache(d.CachedRuns), active: map[events.RunID]int64{},
 		poolMoved: make(chan struct{}, 1), slotMoved: make(chan struct{}, 1),
 	}
@@ -154,6 +157,7 @@ func (s *Service) Run(ctx context.Context) error {
 	wg.Go(func() { s.live.run(ctx) })
 	wg.Go(func() { s.runPoolWaits(ctx) })
 	wg.Go(func() { s.runSlots(ctx) })
+	wg.Go(func() { s.watchStalled(ctx) })
 	wg.Wait()
 	return nil
 }

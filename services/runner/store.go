@@ -88,6 +88,9 @@ type Store interface {
 	// if old's worker is dead by the database's clock and taker is fresh. It
 	// returns ErrOwnerAlive otherwise.
 	TakeOver(ctx context.Context, id events.RunID, old Claim, taker, worker, cause string) (epoch int64, attempts int, err error)
+	// Stalled returns the time since the last progress of the running run that has
+	// made none for longest; zero when none is running.
+	Stalled(ctx context.Context) (time.Duration, error)
 	// Release drops a claim that is still this one.
 	Release(ctx context.Context, id events.RunID, c Claim) error
 

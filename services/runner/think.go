@@ -122,7 +122,9 @@ func (s *Service) turn(ctx context.Context, c claimed) (again bool, err error) {
 	if shown != nil {
 		request.Show = shown.show
 	}
+	asked := time.Now()
 	answer, callErr := s.model.Answer(ctx, request)
+	s.metrics.called(ctx, asked, callErr)
 	shown.end(callErr == nil)
 	if callErr == nil {
 		s.settleTurn(ctx, l.State, plan, request, answer.Usage)
@@ -341,6 +343,7 @@ func (s *Service) leave(ctx context.Context, c claimed, err error) error {
 // takes the call at once: the claim is dropped, a step published, the message
 // acknowledged. Any other error goes back as it is.
 func (s *Service) handOver(ctx context.Context, c *claimed, err error) error {
+	s.metrics.refused(ctx, err)
 	if c != nil && errors.Is(err, ErrNewer) {
 		return s.leave(ctx, *c, err)
 	}

@@ -145,7 +145,7 @@ func TestBulk_EndedMeanwhile(t *testing.T) {
 	answer := make(chan bulkAnswer, 1)
 	go func() { answer <- r.bulk(`{"command":"pause","where":"status == \"waiting\""}`) }()
 	eventually(t, "the insert to wait", func() bool {
-		return r.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%console.commands%'`) > 0
+		return r.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%INSERT INTO console.commands%'`) > 0
 	})
 	r.exec(`UPDATE runner.runs SET status = 'completed', ended_at = clock_timestamp() WHERE labels->>'n' = '1'`)
 	if err := lock.Rollback(t.Context()); err != nil {

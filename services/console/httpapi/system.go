@@ -25,16 +25,17 @@ type System struct {
 
 // Worker is one process that does work.
 type Worker struct {
-	Service   string    `json:"service"`
-	Name      string    `json:"name"`
-	Alive     bool      `json:"alive"`
-	BeatAgeMs int64     `json:"beat_age_ms" doc:"since its last heartbeat, by the database's clock"`
-	StartedAt time.Time `json:"started_at"`
-	Pools     []string  `json:"pools,omitempty" doc:"that a tools worker works for"`
+	Service     string    `json:"service"`
+	Name        string    `json:"name"`
+	Alive       bool      `json:"alive"`
+	BeatAgeMs   int64     `json:"beat_age_ms" doc:"since its last heartbeat, by the database's clock"`
+	StartedAt   time.Time `json:"started_at"`
+	Pools       []string  `json:"pools,omitempty" doc:"that a tools worker works for"`
+	ClockSkewMs int64     `json:"clock_skew_ms" doc:"how far its own clock is ahead of the database's; negative: behind"`
 }
 
 func wireWorker(w console.Worker) Worker {
-	return Worker{Service: w.Service, Name: w.Name, Alive: w.Alive(), BeatAgeMs: w.Age.Milliseconds(), StartedAt: w.StartedAt, Pools: w.Pools}
+	return Worker{Service: w.Service, Name: w.Name, Alive: w.Alive(), BeatAgeMs: w.Age.Milliseconds(), StartedAt: w.StartedAt, Pools: w.Pools, ClockSkewMs: w.Skew.Milliseconds()}
 }
 
 // StopInForce is an order that no write of its scope leaves.

@@ -22,6 +22,18 @@ RETURNING t.run_id, t.timer, t.due, t.tries`
 
 const nextTimer = `SELECT extract(epoch FROM min(next_try) - clock_timestamp())::float8 FROM runner.timers`
 
+// Stalled implements runner.Store. It reads the open runs.
+func (s *Store) Stalled(ctx context.Context) (time.Duration, error) {
+	var seconds float64
+	err := s.pool.QueryRow(ctx, `
+SELECT greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(updated_at)), 0))::float8
+FROM runner.runs WHERE ended_at IS NULL AND status = 'running'`).Scan(&seconds)
+	if err != nil {
+		return 0, fmt.Errorf("oldest running run: %w", err)
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
 // DueTimers implements runner.Store. next is how long until another falls due,
 // at most a second.
 func (s *Store) DueTimers(ctx context.Context, limit int) ([]runner.DueTimer, time.Duration, error) {
