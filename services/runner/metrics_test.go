@@ -79,7 +79,9 @@ func TestCaseC14_ClocksThatAreApartAreTold(t *testing.T) {
 			t.Errorf("%d model calls, want 2", n)
 		}
 	}
-	told := func() int { return r.count(`SELECT count(*) FROM runner.v_clocks WHERE skew_ms BETWEEN 590000 AND 600000`) }
+	told := func() int {
+		return r.count(`SELECT count(*) FROM runner.v_clocks WHERE skew_ms BETWEEN 590000 AND 600000`)
+	}
 	r.eventually("both say that their clock is ten minutes ahead", func() bool { return told() == 2 }, func() string { return strconv.Itoa(told()) })
 	if n := r.count(`SELECT count(*) FROM runner.journal a JOIN runner.journal b ON b.run_id = a.run_id AND b.seq = a.seq + 1 WHERE a.seq > 1 AND b.at < a.at`); n != 0 {
 		t.Errorf("%d rows are from before the row in front of them", n) // the first has the time of a column default, which the test cannot move
