@@ -195,7 +195,9 @@ func TestSchedule_CancelOtherSendsTheCancel(t *testing.T) {
 	seen := w.collect(t, true)
 	first := r.api(operator, "POST", "/v1/schedules/busy/trigger", "")
 	accepted(t, first)
-	until(t, "the runner to have the first", func() bool { return len(seen.all()) >= 1 })
+	until(t, "the runner to have the first", func() bool {
+		return slices.ContainsFunc(seen.all(), func(m events.Received) bool { return m.ID == "start:"+first.RunID })
+	})
 	for range 2 {
 		if a := r.api(operator, "POST", "/v1/schedules/busy/trigger", ""); a.status != 202 || a.Status != "buffered" {
 			t.Fatalf("%d %s", a.status, a.body)
