@@ -63,5 +63,8 @@ func Acquire(dir, what string) (*Lock, error) {
 }
 
 // Release gives the directory back. The file stays: removing it would let two
-// processes lock two files of one name.
-func (l *Lock) Release() error { return l.f.Close() }
+// processes lock two files of one name. It is unlocked and not only closed: a
+// process that is being started has the file open too, until it runs its program.
+func (l *Lock) Release() error {
+	return errors.Join(syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN), l.f.Close())
+}
