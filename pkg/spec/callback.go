@@ -34,14 +34,7 @@ func (c *Callback) check(d *decoder, s spot) {
 		return
 	}
 	d.require(s.at("secrets"), len(c.Secrets) > 0, "at least one {env: NAME} or {file: PATH}, to sign what is posted")
-	if len(c.Secrets) > 5 {
-		d.fail(s.at("secrets"), "has %d secrets; at most 5 are allowed", len(c.Secrets))
-	}
-	for i, secret := range c.Secrets {
-		if secret.IsZero() {
-			d.fail(s.at("secrets", i), "exactly one of env, file is required")
-		}
-	}
+	d.secrets(s.at("secrets"), c.Secrets)
 	c.TLS.check(d, s.at("tls"))
 	d.allowHosts(s.at("allowHosts"), c.AllowHosts)
 	if len(c.Hosts) > 100 {

@@ -206,14 +206,7 @@ func (c *WebhookChannel) check(d *decoder, s spot) {
 		}
 	}
 	d.require(s.at("secrets"), len(c.Secrets) > 0, "at least one {env: NAME} or {file: PATH}, to sign what is posted")
-	if len(c.Secrets) > 5 {
-		d.fail(s.at("secrets"), "has %d secrets; at most 5 are allowed", len(c.Secrets))
-	}
-	for i, secret := range c.Secrets {
-		if secret.IsZero() {
-			d.fail(s.at("secrets", i), "exactly one of env, file is required")
-		}
-	}
+	d.secrets(s.at("secrets"), c.Secrets)
 }
 
 // References is empty: a channel needs nothing beside it.

@@ -69,14 +69,7 @@ func (h *HTTP) checkCallback(d *decoder, s spot) {
 	d.compile(s.at("accepted"), c.Accepted, "status", "headers", "body")
 	d.compile(s.at("failed"), c.Failed, "headers", "body")
 	d.roots(c.Result, "headers", "body")
-	if len(c.Secrets) > 5 {
-		d.fail(s.at("secrets"), "has %d secrets; at most 5 are allowed", len(c.Secrets))
-	}
-	for i, secret := range c.Secrets {
-		if secret.IsZero() {
-			d.fail(s.at("secrets", i), "exactly one of env, file is required")
-		}
-	}
+	d.secrets(s.at("secrets"), c.Secrets)
 	if c.Signature == nil {
 		return
 	}

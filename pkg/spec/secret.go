@@ -145,3 +145,19 @@ func (x *Setting) readNode(d *decoder, s spot) {
 	}
 	d.envName(s.at("env"), x.Env)
 }
+
+// maxSecrets is how many keys may count at once, so that one can take another's
+// place.
+const maxSecrets = 5
+
+// secrets checks the keys of signatures.
+func (d *decoder) secrets(s spot, of []SecretRef) {
+	if len(of) > maxSecrets {
+		d.fail(s, "has %d secrets; at most %d are allowed", len(of), maxSecrets)
+	}
+	for i, secret := range of {
+		if secret.IsZero() {
+			d.fail(s.at(i), "exactly one of env, file is required")
+		}
+	}
+}

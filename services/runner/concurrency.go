@@ -241,6 +241,7 @@ func (s *Service) enterRun(ctx context.Context, m events.Received, plan *Plan, b
 	if err != nil {
 		return nil, err
 	}
+	s.metrics.committed(ctx, c.Before, c.After)
 	s.cache.put(c.After)
 	if err := s.follow(ctx, c.After, plan, c.Facts, at); err != nil {
 		return nil, err

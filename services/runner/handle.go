@@ -256,8 +256,6 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 	return s.commitAndSend(ctx, Loaded{State: before}, plan, c, s.create)
 }
 
-type write func(context.Context, Commit) (epoch int64, at time.Time, err error)
-
 // commitAndSend commits, taking the claim when the run owes a model call and a
 // slot is free, and publishes what the new rows say.
 func (s *Service) commitAndSend(ctx context.Context, l Loaded, plan *Plan, c Commit, commit write) (*claimed, error) {

@@ -89,28 +89,6 @@ func (p *Plan) asksIn() string {
 	return ""
 }
 
-// commit is store.Commit with the notices that the facts give reason to.
-func (s *Service) commit(ctx context.Context, c Commit) (epoch int64, at time.Time, err error) {
-	if c.Notices, err = s.notices(ctx, c.After, c.Facts); err != nil {
-		return 0, at, err
-	}
-	if epoch, at, err = s.store.Commit(ctx, c); err == nil {
-		s.metrics.committed(ctx, c.Before, c.After)
-	}
-	return epoch, at, err
-}
-
-// create is store.Create with the notices that the facts give reason to.
-func (s *Service) create(ctx context.Context, c Commit) (epoch int64, at time.Time, err error) {
-	if c.Notices, err = s.notices(ctx, c.After, c.Facts); err != nil {
-		return 0, at, err
-	}
-	if epoch, at, err = s.store.Create(ctx, c); err == nil {
-		s.metrics.committed(ctx, c.Before, c.After)
-	}
-	return epoch, at, err
-}
-
 func (s *Service) notices(ctx context.Context, st *State, facts []Fact) ([]events.Notice, error) {
 	found := dueNotices(st, facts)
 	if len(found) == 0 {

@@ -29,8 +29,8 @@ func TestBundle_OfADamagedRun(t *testing.T) {
 	r.exec(`UPDATE runner.runs SET status = 'needs_attention', input = to_json(repeat('y', 300000)), attempts = 5, error = '{"code":"damaged","message":"row 59 cannot be read"}' WHERE run_id = $1`, string(id))
 	for i, state := range []string{"succeeded", "unknown", "intent"} {
 		call, effect := string(events.NewCallID(id, int64(i+2), 0)), fmt.Sprint("e-", state)
-		r.exec(`INSERT INTO tools.effects (effect_id, namespace, tool, key, state, epoch, call_id, run_id, args, args_digest, in_doubt, next_attempt_at) VALUES ($1, 'default', 'pay', $1, $4, 1, $2, $3, '{"card":"4242"}', 'd', 'ask', clock_timestamp())`, effect, call, string(id), state)
-		r.exec(`INSERT INTO tools.calls (call_id, run_id, namespace, tool, tool_digest, pool, args, args_digest, minted_key, key, traceparent, effect_id, acting, status, epoch) VALUES ($2, $3, 'default', 'pay', 'd', 'default', '{"card":"4242"}', 'd', 'k', 'k', '', $1, false, 'open', 1)`, effect, call, string(id))
+		r.exec(`INSERT INTO tools.effects (effect_id, namespace, tool, key, state, epoch, call_id, run_id, args, args_digest, in_doubt, next_attempt_at) VALUES ($1, 'default', 'pay', $1, $4, 1, $2, $3, '{"card":"not to be shown"}', 'd', 'ask', clock_timestamp())`, effect, call, string(id), state)
+		r.exec(`INSERT INTO tools.calls (call_id, run_id, namespace, tool, tool_digest, pool, args, args_digest, minted_key, key, traceparent, effect_id, acting, status, epoch) VALUES ($2, $3, 'default', 'pay', 'd', 'default', '{"card":"not to be shown"}', 'd', 'k', 'k', '', $1, false, 'open', 1)`, effect, call, string(id))
 	}
 	path := "/v1/runs/" + string(id) + "/bundle"
 	status, _, raw := r.do("GET", path, doortest.Token(authn.Operator), "")
@@ -48,7 +48,7 @@ func TestBundle_OfADamagedRun(t *testing.T) {
 	if len(b.Definitions) != 3 || b.Definitions[2].Digest != "sha256:p" {
 		t.Errorf("definitions %+v", b.Definitions)
 	}
-	if len(b.Effects) != 3 || b.Effects[0].State != "unknown" || b.Effects[1].State != "intent" || strings.Contains(raw, "4242") {
+	if len(b.Effects) != 3 || b.Effects[0].State != "unknown" || b.Effects[1].State != "intent" || strings.Contains(raw, "not to be shown") {
 		t.Errorf("effects %+v", b.Effects)
 	}
 	next := strings.Join(b.Next, "\n")

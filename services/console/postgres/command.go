@@ -46,24 +46,31 @@ func (s *Store) AddCommand(ctx context.Context, c console.Command) (stored conso
 		if program {
 			return fmt.Errorf("run %s: %w", c.RunID, console.ErrProgram)
 		}
-		rows, err := tx.Query(ctx, insertCommand, c.ID, c.Namespace, c.RunID, c.Kind, c.Body, c.Principal, textOrNull(c.Key))
-		if err != nil {
-			return err
-		}
-		stored, err = pgx.CollectExactlyOneRow(rows, scanCommand)
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		// Another request with the key committed between the two statements.
-		if stored, replayed, err = known(ctx, tx, c); err == nil && !replayed {
-			err = fmt.Errorf("command with key %q was neither inserted nor found", c.Key)
-		}
+		find := func() (console.Command, bool, error) { return known(ctx, tx, c) }
+		stored, replayed, err = insertOrFind(ctx, tx, find, insertCommand, c.ID, c.Namespace, c.RunID, c.Kind, c.Body, c.Principal, textOrNull(c.Key))
 		return err
 	})
 	if err != nil {
 		return console.Command{}, false, fmt.Errorf("add command: %w", err)
 	}
 	return stored, replayed, nil
+}
+
+// insertOrFind inserts a command that was not there a moment ago. When another
+// request has committed it since, that one is found.
+func insertOrFind(ctx context.Context, tx pgx.Tx, find func() (console.Command, bool, error), insert string, args ...any) (stored console.Command, found bool, err error) {
+	rows, err := tx.Query(ctx, insert, args...)
+	if err != nil {
+		return console.Command{}, false, err
+	}
+	stored, err = pgx.CollectExactlyOneRow(rows, scanCommand)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return stored, false, err
+	}
+	if stored, found, err = find(); err == nil && !found {
+		err = errors.New("the command was neither inserted nor found")
+	}
+	return stored, found, err
 }
 
 // known finds the command that c's key stands for.

@@ -72,18 +72,8 @@ func (s *Store) AddFork(ctx context.Context, c console.Command, o console.ForkOr
 			from := string(o.From)
 			retried = &from
 		}
-		rows, err := tx.Query(ctx, insertFork, c.ID, c.Namespace, string(c.RunID), c.Kind, raw, c.Principal, textOrNull(c.Key), retried)
-		if err != nil {
-			return err
-		}
-		stored, err = pgx.CollectExactlyOneRow(rows, scanCommand)
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		// Another request committed between the two statements.
-		if stored, replayed, err = knownFork(ctx, tx, c, o); err == nil && !replayed {
-			err = fmt.Errorf("fork with key %q was neither inserted nor found", c.Key)
-		}
+		find := func() (console.Command, bool, error) { return knownFork(ctx, tx, c, o) }
+		stored, replayed, err = insertOrFind(ctx, tx, find, insertFork, c.ID, c.Namespace, string(c.RunID), c.Kind, raw, c.Principal, textOrNull(c.Key), retried)
 		return err
 	})
 	if err != nil {

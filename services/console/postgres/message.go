@@ -68,18 +68,8 @@ func (s *Store) AddMessage(ctx context.Context, c console.Command) (stored conso
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, insertMessage, c.ID, c.Namespace, string(c.RunID), c.Kind, placed.Body, c.Principal, textOrNull(c.Key), place+1)
-		if err != nil {
-			return err
-		}
-		stored, err = pgx.CollectExactlyOneRow(rows, scanCommand)
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		// The key came with a command for another run between the two statements.
-		if stored, replayed, err = known(ctx, tx, c); err == nil && !replayed {
-			err = fmt.Errorf("message with key %q was neither inserted nor found", c.Key)
-		}
+		find := func() (console.Command, bool, error) { return known(ctx, tx, c) } // the key may come with a command for another run
+		stored, replayed, err = insertOrFind(ctx, tx, find, insertMessage, c.ID, c.Namespace, string(c.RunID), c.Kind, placed.Body, c.Principal, textOrNull(c.Key), place+1)
 		return err
 	})
 	if err != nil {
