@@ -340,15 +340,16 @@ func TestCaseF07_ContextWindowExceeded(t *testing.T) {
 			return scriptmodel.Fault{}
 		}
 		l := newLoop(t, provider, "hello", c)
+		l.plan.Model.Timeout = spec.Duration(time.Minute) // a slow machine reads 3 MB for long
 		l.tool = func(c *runner.Call) events.ToolCompleted {
-			big, _ := json.Marshal(strings.Repeat("x", 300<<10))
+			big, _ := json.Marshal(strings.Repeat("x", 3<<20))
 			return events.ToolCompleted{CallID: c.CallID, RunID: l.state.RunID, Tool: c.Tool, Status: events.CallSucceeded, Result: big}
 		}
 		l.run().ends(events.StatusFailed, "context_window")
 		if l.requests() != 2 {
 			t.Errorf("%d requests, want no identical second one", l.requests())
 		}
-		for _, want := range []string{"a result of look of 307202 bytes", said} {
+		for _, want := range []string{"a result of look of 3145730 bytes", said} {
 			if got := l.state.Ending.Error.Message; !strings.Contains(got, want) {
 				t.Errorf("the reason %q does not say %q", got, want)
 			}
