@@ -54,6 +54,7 @@ type RunsStartCmd struct {
 	IdempotencyKey string            `env:"-" placeholder:"KEY" help:"The same key starts the same run again instead of a second one."`
 	Callback       string            `env:"-" placeholder:"URL" help:"Post the run's end there, signed; the definition must take callbacks."`
 	Deadline       string            `env:"-" placeholder:"TIME" help:"End the run then, as expired: 90m or 2d after the start, or a moment like 2026-12-01T08:00:00Z."`
+	Priority       string            `env:"-" placeholder:"batch" help:"Let other runs come before it (batch). It lowers what the definition says and never lifts it."`
 	Wait           waitFlag          `env:"-" help:"Wait for the end, as --wait=30s no longer than that, and print the output."`
 	Stream         bool              `env:"-" help:"Wait for the end and print what the model writes meanwhile."`
 }
@@ -91,7 +92,7 @@ func (c *RunsStartCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd)
 	if err != nil {
 		return err
 	}
-	req := client.StartRequest{Agent: c.Name, Input: input, Labels: c.Label, IdempotencyKey: c.IdempotencyKey, CallbackURL: c.Callback, Deadline: c.Deadline}
+	req := client.StartRequest{Agent: c.Name, Input: input, Labels: c.Label, IdempotencyKey: c.IdempotencyKey, CallbackURL: c.Callback, Deadline: c.Deadline, Priority: c.Priority}
 	if c.Flow {
 		req.Agent, req.Flow = "", c.Name
 	}
@@ -172,7 +173,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		"started by", joinWords(from, parenthesis(r.Principal)), "parent", joinWords(string(r.ParentRunID), r.ParentItem),
 		"goes on from", originLine(r.ForkedFrom), "continued by", forkLines(r.Forks),
 		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "budgets", budgetLines(r), "journal", journalLength(r.Seq),
-		"deadline", stamp(r.Deadline), "accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
+		"deadline", stamp(r.Deadline), "priority", r.Priority, "accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
 		"input", pretty(r.Input), "output", pretty(r.Output),
 		"messages", messageLines(r.Messages), "plan", planLines(r.Plan), "facts", factLines(r.Facts), "artifacts", artifactLines(r))
 }

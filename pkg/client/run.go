@@ -33,6 +33,9 @@ type StartRequest struct {
 	// Deadline ends the run: a moment as RFC 3339 or a time from the acceptance on,
 	// "90m" or "2d". Empty: the definition's, if any.
 	Deadline string
+	// Priority is "batch" for a run that others come before, or "interactive" for one
+	// of an agent that says nothing. Empty: what the definition says.
+	Priority string
 }
 
 // Started is an accepted start.
@@ -72,7 +75,8 @@ func (c *Client) start(ctx context.Context, r StartRequest, q url.Values, out an
 		Labels   map[string]string `json:"labels,omitempty"`
 		Callback *events.Callback  `json:"callback,omitempty"`
 		Deadline string            `json:"deadline,omitempty"`
-	}{Input: input, Labels: r.Labels, Deadline: r.Deadline}
+		Priority string            `json:"priority,omitempty"`
+	}{Input: input, Labels: r.Labels, Deadline: r.Deadline, Priority: r.Priority}
 	if r.CallbackURL != "" {
 		body.Callback = &events.Callback{URL: r.CallbackURL}
 	}
@@ -119,7 +123,8 @@ type Run struct {
 	// from this one. Neither is in lists.
 	ForkedFrom *Link     `json:"forked_from,omitempty"`
 	Forks      []Link    `json:"forks,omitempty"`
-	Deadline   time.Time `json:"deadline,omitzero"` // when it ends at the latest; not in lists
+	Deadline   time.Time `json:"deadline,omitzero"`  // when it ends at the latest; not in lists
+	Priority   string    `json:"priority,omitempty"` // interactive or batch; not in lists
 	// Budgets is how it stands to its ceilings; not in lists.
 	Budgets []RunBudget `json:"budgets,omitempty"`
 	// Messages is what was said to its model; not in lists.

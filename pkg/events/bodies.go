@@ -94,6 +94,9 @@ type StartRun struct {
 	// Deadline is a moment or a time from AcceptedAt on, see ParseDeadline; of a child
 	// its parent's moment.
 	Deadline string `json:"deadline,omitempty"`
+	// Priority is what the start asks for, one of Priorities or empty; it lowers what
+	// the definition says and never lifts it.
+	Priority string `json:"priority,omitempty"`
 }
 
 // StepRun asks any runner with a free model slot to make the owed model call.
@@ -112,6 +115,7 @@ type StartRequest struct {
 	// callbacks.
 	Callback *Callback `json:"callback,omitempty"`
 	Deadline string    `json:"deadline,omitempty"` // see ParseDeadline
+	Priority string    `json:"priority,omitempty"` // see StartRun
 }
 
 // Command is an operator's request about a run. Its message ID is

@@ -52,6 +52,9 @@ type Schedule struct {
 	Paused bool      `json:"paused"`
 	// Deadline ends each run that long after its fire, as Agent.Deadline does.
 	Deadline Duration `json:"deadline,omitempty"`
+	// Priority is what each start asks for: it lowers what the agent or flow says and
+	// never lifts it.
+	Priority string `json:"priority,omitempty"`
 }
 
 func (x *Schedule) fill() {
@@ -71,6 +74,7 @@ func (x *Schedule) check(d *decoder, s spot) {
 	d.exactlyOne(s, map[string]bool{"cron": x.Cron != "", "every": x.Every != 0})
 	d.zone(s.at("timeZone"), x.TimeZone)
 	d.within(s.at("deadline"), x.Deadline, time.Second, maxDeadline)
+	d.priority(s.at("priority"), x.Priority)
 	x.checkCron(d, s)
 	x.checkEvery(d, s)
 	if !x.StartAt.IsZero() && !x.EndAt.IsZero() && !x.StartAt.Before(x.EndAt.Time) {

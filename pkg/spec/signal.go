@@ -144,6 +144,9 @@ func (x *SignalSend) check(d *decoder, s spot, w *Webhook, hook spot) {
 	if w.Deadline != 0 {
 		d.fail(hook.at("deadline"), about)
 	}
+	if w.Priority != "" {
+		d.fail(hook.at("priority"), about)
+	}
 }
 
 // checkTarget checks what a webhook's deliveries go to.

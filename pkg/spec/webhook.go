@@ -65,6 +65,9 @@ type Webhook struct {
 	MaxBody Size `json:"maxBody,omitempty"`
 	// Deadline ends each run that long after its delivery, as Agent.Deadline does.
 	Deadline Duration `json:"deadline,omitempty"`
+	// Priority is what each start asks for: it lowers what the agent or flow says and
+	// never lifts it.
+	Priority string `json:"priority,omitempty"`
 }
 
 // RateLimit bounds how often deliveries start runs. Repeats are not counted.
@@ -155,6 +158,7 @@ func (w *Webhook) checkIntake(d *decoder, s spot) {
 	}
 	d.between(s.at("maxInFlight"), w.MaxInFlight, 0, 10_000)
 	d.within(s.at("deadline"), w.Deadline, time.Second, maxDeadline)
+	d.priority(s.at("priority"), w.Priority)
 	if w.MaxBody != 0 && (w.MaxBody < 64 || w.MaxBody > MaxWebhookBody) {
 		d.fail(s.at("maxBody"), "%d bytes is outside 64 to %d", w.MaxBody, int64(MaxWebhookBody))
 	}

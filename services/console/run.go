@@ -51,6 +51,7 @@ type Run struct {
 	Forks  []Link
 	// Deadline is when it ends at the latest; zero without one. Not in lists.
 	Deadline time.Time
+	Priority string // one of events.Priorities; not in lists
 	// Messages is what was said to its model. Not in lists.
 	Messages Messages
 	// Announced reports whether a start that no runner has taken was stored by

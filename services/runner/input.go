@@ -18,7 +18,7 @@ func decodeInput(m events.Received, what string) (Input, error) {
 		in.Original = body
 		in.Start = &Start{InputRef: body.InputRef, Deadline: body.Deadline, Body: events.RunStarted{
 			Ref: body.Ref, Input: body.Input, Labels: body.Labels, Trigger: body.Trigger, Principal: body.Principal,
-			Parent: body.Parent, Callback: body.Callback, AcceptedAt: body.AcceptedAt,
+			Parent: body.Parent, Callback: body.Callback, AcceptedAt: body.AcceptedAt, Priority: body.Priority,
 		}}
 		return in, nil
 	case events.RunToolCompleted:

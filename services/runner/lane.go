@@ -71,7 +71,8 @@ func (s *Service) keeps(ctx context.Context, st *State) bool {
 }
 
 // priorityOf is what a run is worth: batch below a batch run and where its
-// definition says so; nobody waits for what a schedule started.
+// definition or its start says so; nobody waits for what a schedule started, unless
+// one of them says interactive. started has what its start asks for.
 func priorityOf(plan *Plan, started events.RunStarted) string {
 	said := ""
 	switch {
@@ -81,7 +82,8 @@ func priorityOf(plan *Plan, started events.RunStarted) string {
 		said = plan.Agent.Priority
 	}
 	p := started.Parent
-	if p != nil && p.Priority == events.PriorityBatch || said == events.PriorityBatch || said == "" && p == nil && started.Trigger.Kind == "schedule" {
+	if p != nil && p.Priority == events.PriorityBatch || said == events.PriorityBatch || started.Priority == events.PriorityBatch ||
+		said == "" && started.Priority != events.PriorityInteractive && p == nil && started.Trigger.Kind == "schedule" {
 		return events.PriorityBatch
 	}
 	return ""

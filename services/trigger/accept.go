@@ -85,7 +85,7 @@ func (s *Service) prepare(ctx context.Context, st Start) (Delivery, error) {
 	if err := checkCallback(target, st.Callback); err != nil {
 		return Delivery{}, err
 	}
-	if err := checkDeadline(st.Deadline); err != nil {
+	if err := errors.Join(checkDeadline(st.Deadline), checkPriority(st.Priority)); err != nil {
 		return Delivery{}, err
 	}
 	st.Key = deliveryKey(st.Key)

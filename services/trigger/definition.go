@@ -77,6 +77,7 @@ type Webhook struct {
 	Limits    Limits
 	MaxBody   int64 // bytes; 0: the door's limit
 	Deadline  spec.Duration
+	Priority  string
 }
 
 // WebhookOf is a stored version of a webhook.
@@ -86,7 +87,7 @@ func WebhookOf(namespace, name string, digest events.Digest, w *spec.Webhook) We
 		Namespace: namespace, Name: name, Digest: digest, Provider: w.Provider, Secrets: w.Secrets,
 		Check: Check{Tolerance: w.Tolerance.Std(), PublicURL: w.PublicURL},
 		Kind:  kind, Target: target, Signal: w.Signal, Input: w.Input, Labels: w.Labels, Dedupe: w.Dedupe, Paused: w.Paused,
-		Filter: w.Filter, Batch: w.Batch, EmptyBody: w.EmptyBody, MaxBody: int64(w.MaxBody), Limits: Limits{InFlight: w.MaxInFlight}, Deadline: w.Deadline,
+		Filter: w.Filter, Batch: w.Batch, EmptyBody: w.EmptyBody, MaxBody: int64(w.MaxBody), Limits: Limits{InFlight: w.MaxInFlight}, Deadline: w.Deadline, Priority: w.Priority,
 	}
 	if w.Signature != nil {
 		def.Check.HMAC = *w.Signature
@@ -114,6 +115,7 @@ type Schedule struct {
 	Input           *spec.Template
 	Paused          bool
 	Deadline        spec.Duration
+	Priority        string
 	// Broken, when set, is why this version cannot be read; it never fires.
 	Broken error
 }
@@ -131,7 +133,7 @@ func ScheduleOf(namespace, name string, digest events.Digest, x *spec.Schedule, 
 	if x.CatchUp != nil {
 		s.CatchUp = *x.CatchUp
 	}
-	s.Input, s.Paused, s.Deadline = x.Input, x.Paused, x.Deadline
+	s.Input, s.Paused, s.Deadline, s.Priority = x.Input, x.Paused, x.Deadline, x.Priority
 	s.Kind, s.Target = agentOrFlow(x.Agent, x.Flow)
 	return s
 }

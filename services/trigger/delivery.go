@@ -59,6 +59,8 @@ type Start struct {
 	Callback string
 	// Deadline of the run, see events.ParseDeadline; empty for none.
 	Deadline string
+	// Priority that is asked for, see events.StartRun; empty for none.
+	Priority string
 	// Held keeps the start back until its webhook is no longer paused.
 	Held bool
 	// Limits of its webhook, which may not let it in.
@@ -83,6 +85,7 @@ type Delivery struct {
 	TraceParent string
 	Callback    string
 	Deadline    string
+	Priority    string
 	Held        bool
 	Attempt     *Attempt // only on its way into the store
 	// Assumes, on its way into the store, is the version of its webhook that must be
@@ -122,6 +125,7 @@ func newDelivery(st Start, ref events.Ref, traceParent string) (Delivery, error)
 		TraceParent: traceParent,
 		Callback:    st.Callback,
 		Deadline:    st.Deadline,
+		Priority:    st.Priority,
 		Held:        st.Held,
 	}
 	if a := st.Attempt; a != nil && a.Outcome == "" {
@@ -158,6 +162,7 @@ func StartMessage(d Delivery) (events.Message, error) {
 		Principal:  d.Principal,
 		Callback:   d.callback(),
 		Deadline:   d.Deadline,
+		Priority:   d.Priority,
 		AcceptedAt: d.AcceptedAt.UTC(),
 	})
 	if err != nil {

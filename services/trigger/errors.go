@@ -44,6 +44,7 @@ const (
 	CodeKeyReused       = "idempotency_key_reused"
 	CodeInvalidCallback = "invalid_callback"
 	CodeInvalidDeadline = "invalid_deadline"
+	CodeInvalidPriority = "invalid_priority"
 	CodeInvalidSignal   = "invalid_signal"
 	CodeMapping         = "mapping_failed"
 	CodeMediaType       = "unsupported_media_type"

@@ -198,6 +198,7 @@ func scheduleStart(def Schedule, fire Fire) (Start, error) {
 		Labels:    map[string]string{LabelSchedule: def.Name, LabelScheduleVersion: string(def.Digest)},
 		Principal: "schedule/" + def.Name,
 		Deadline:  deadlineText(def.Deadline),
+		Priority:  def.Priority,
 	}, nil
 }
 

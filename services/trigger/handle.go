@@ -133,6 +133,7 @@ func mapWebhook(def Webhook, r Request, event Event, values map[string]json.RawM
 		Held:      def.Paused,
 		Limits:    def.Limits,
 		Deadline:  deadlineText(def.Deadline),
+		Priority:  def.Priority,
 	}
 	var err error
 	if def.Input != nil {
@@ -203,6 +204,7 @@ func (s *Service) API(ctx context.Context, a APIStart) (Accepted, error) {
 		Labels   map[string]string `json:"labels"`
 		Callback *events.Callback  `json:"callback"`
 		Deadline string            `json:"deadline"`
+		Priority string            `json:"priority"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -233,6 +235,7 @@ func (s *Service) API(ctx context.Context, a APIStart) (Accepted, error) {
 		Labels:    request.Labels,
 		Callback:  callback,
 		Deadline:  request.Deadline,
+		Priority:  request.Priority,
 		Principal: a.Principal,
 	})
 }
@@ -293,6 +296,7 @@ func readMessage(m events.Received) (Start, error) {
 		Labels:    request.Labels,
 		Callback:  callback,
 		Deadline:  request.Deadline,
+		Priority:  request.Priority,
 	}, nil
 }
 

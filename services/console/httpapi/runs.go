@@ -49,6 +49,7 @@ type Run struct {
 	Forks       []Link            `json:"forks,omitempty" doc:"runs that go on from this one, at most 100; not in lists"`
 	Deadline    *time.Time        `json:"deadline,omitempty" doc:"when it ends at the latest, as expired; not in lists"`
 	Budgets     []RunBudget       `json:"budgets,omitempty" doc:"how it stands to its ceilings, own ones first; not in lists"`
+	Priority    string            `json:"priority,omitempty" doc:"interactive, or batch: others come before it; not in lists"`
 	Messages    *Messages         `json:"messages,omitempty" doc:"what was said to its model; not in lists"`
 	Known
 }
@@ -77,7 +78,7 @@ func wireRun(r console.Run) Run {
 		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens, Cost: r.CostMicroUSD, CostGuess: r.CostEstimatedMicroUSD, Worker: r.ClaimWorker, Attempts: r.Attempts,
 		AcceptedAt: r.AcceptedAt, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: orNil(r.EndedAt),
 		Callback: wireCallback(r.Callback), Known: wireKnown(r.Known),
-		ForkedFrom: wireOrigin(r.Origin), Forks: wireForks(r.Forks), Messages: wireMessages(r.Messages), Deadline: orNil(r.Deadline), Budgets: wireBudgets(r.Budgets),
+		ForkedFrom: wireOrigin(r.Origin), Forks: wireForks(r.Forks), Messages: wireMessages(r.Messages), Deadline: orNil(r.Deadline), Priority: r.Priority, Budgets: wireBudgets(r.Budgets),
 	}
 }
 

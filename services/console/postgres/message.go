@@ -37,7 +37,7 @@ INSERT INTO console.commands (id, namespace, run_id, kind, body, principal, idem
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (namespace, idempotency_key) DO NOTHING
 RETURNING ` + commandColumns
-	controlOfRun = `SELECT messages, messages_unread, deadline FROM runner.v_control WHERE run_id = $1 AND namespace = $2`
+	controlOfRun = `SELECT messages, messages_unread, deadline, priority FROM runner.v_control WHERE run_id = $1 AND namespace = $2`
 	// newestMessages are read for runs that have some; their rows are few.
 	newestMessages = `
 SELECT seq, at, coalesce(data->>'principal', ''), left(coalesce(data->>'text', ''), $3)
@@ -107,7 +107,7 @@ func listens(ctx context.Context, tx pgx.Tx, c console.Command) error {
 // control reads how a run is steered from outside.
 func (s *Store) control(ctx context.Context, r *console.Run) error {
 	var deadline *time.Time
-	err := s.pool.QueryRow(ctx, controlOfRun, string(r.ID), r.Namespace).Scan(&r.Messages.All, &r.Messages.Unread, &deadline)
+	err := s.pool.QueryRow(ctx, controlOfRun, string(r.ID), r.Namespace).Scan(&r.Messages.All, &r.Messages.Unread, &deadline, &r.Priority)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}

@@ -90,6 +90,10 @@ func startRequest() *huma.RequestBody {
 					Type: huma.TypeString, MaxLength: new(64),
 					Description: "when the run ends at the latest, as expired: a time from the acceptance on like 90m or 2d, or a moment like 2026-12-01T08:00:00Z; an earlier one of the definition holds",
 				},
+				"priority": {
+					Type: huma.TypeString, Enum: []any{events.PriorityInteractive, events.PriorityBatch},
+					Description: "batch lets other runs come before it; it lowers what the definition says and never lifts it. interactive is for runs of definitions that say nothing",
+				},
 				"labels": {
 					Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString},
 					Description: fmt.Sprintf("at most %d, keys of 1 to %d bytes, values of at most %d", trigger.MaxLabels, trigger.MaxLabelKey, trigger.MaxLabelValue),

@@ -27,8 +27,8 @@ const insertLogged = `
 WITH delivery AS (` + insertInto + `),
 announcement AS (` + announce + `),
 attempt AS (` + attemptInto + `
-SELECT $18::text::uuid, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28,
-	$29, $30, $31, $32, $33, $34, $35, $36, $37, nullif($38, ''), nullif($39, '')::uuid, nullif($40, '')::uuid, $41
+SELECT $19::text::uuid, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29,
+	$30, $31, $32, $33, $34, $35, $36, $37, $38, nullif($39, ''), nullif($40, '')::uuid, nullif($41, '')::uuid, $42
 FROM delivery
 ON CONFLICT (namespace, attempt_id) DO NOTHING)
 SELECT accepted_at FROM delivery`

@@ -74,8 +74,8 @@ func scanDeliveryAfter(row pgx.CollectableRow, d *trigger.Delivery, before ...an
 // and an insert whose reply was lost meets its own primary key.
 const insertInto = `
 INSERT INTO trigger.deliveries (delivery_id, namespace, source_kind, source_name, dedupe_key, request_digest, run_id,
-	ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback, deadline)
-VALUES ($1::text::uuid, $2, $3, $4, nullif($5, ''), $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+	ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback, deadline, priority)
+VALUES ($1::text::uuid, $2, $3, $4, nullif($5, ''), $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
 ON CONFLICT DO NOTHING
 RETURNING run_id, held, accepted_at, octet_length(input::text) AS bytes`
 
@@ -93,7 +93,7 @@ SELECT accepted_at FROM delivery`
 
 func insertArgs(d trigger.Delivery) []any {
 	return []any{string(d.ID), d.Namespace, d.Source.Kind, d.Source.Name, d.Key, string(d.Digest), string(d.RunID),
-		d.Ref.Kind, d.Ref.Name, string(d.Ref.Digest), d.Input, orEmpty(d.Labels), d.Principal, d.TraceParent, d.Held, d.Callback, d.Deadline}
+		d.Ref.Kind, d.Ref.Name, string(d.Ref.Digest), d.Input, orEmpty(d.Labels), d.Principal, d.TraceParent, d.Held, d.Callback, d.Deadline, d.Priority}
 }
 
 func orEmpty(labels map[string]string) map[string]string {
@@ -158,7 +158,7 @@ func (s *Store) insertOne(ctx context.Context, d trigger.Delivery) (trigger.Deli
 // insert was lost: with what a search does not read and its announcement says.
 func again(found, d trigger.Delivery) trigger.Delivery {
 	if found.ID == d.ID {
-		found.Callback, found.Deadline = d.Callback, d.Deadline
+		found.Callback, found.Deadline, found.Priority = d.Callback, d.Deadline, d.Priority
 	}
 	return found
 }

@@ -71,7 +71,7 @@ func deliveryBytes(d trigger.Delivery) int {
 // checkDelivery keeps out what Postgres refuses, so that it spoils no batch. The
 // service has refused it before, with the place named.
 func checkDelivery(d trigger.Delivery) error {
-	for _, text := range []string{d.Namespace, d.Source.Name, d.Key, d.Ref.Name, d.Principal, d.TraceParent, d.Callback, d.Deadline} {
+	for _, text := range []string{d.Namespace, d.Source.Name, d.Key, d.Ref.Name, d.Principal, d.TraceParent, d.Callback, d.Deadline, d.Priority} {
 		if err := pg.CleanText(text); err != nil {
 			return err
 		}
@@ -99,13 +99,13 @@ WITH superseded AS (
 		AND NOT EXISTS (SELECT FROM trigger.deliveries d WHERE d.namespace = i.namespace AND d.delivery_id = i.delivery_id::uuid)),
 delivery AS (
 	INSERT INTO trigger.deliveries (delivery_id, namespace, source_kind, source_name, dedupe_key, request_digest, run_id,
-		ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback, deadline)
+		ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback, deadline, priority)
 	SELECT delivery_id::uuid, namespace, source_kind, source_name, nullif(dedupe_key, ''), request_digest, run_id,
-		ref_kind, ref_name, ref_digest, input::json, labels::jsonb, principal, traceparent, held, callback, deadline
+		ref_kind, ref_name, ref_digest, input::json, labels::jsonb, principal, traceparent, held, callback, deadline, priority
 	FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
-		$11::text[], $12::text[], $13::text[], $14::text[], $15::boolean[], $40::text[], $42::text[])
+		$11::text[], $12::text[], $13::text[], $14::text[], $15::boolean[], $40::text[], $42::text[], $43::text[])
 		AS i(delivery_id, namespace, source_kind, source_name, dedupe_key, request_digest, run_id,
-			ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback, deadline)
+			ref_kind, ref_name, ref_digest, input, labels, principal, traceparent, held, callback, deadline, priority)
 	WHERE delivery_id::uuid NOT IN (SELECT s.delivery_id FROM superseded s)
 	ON CONFLICT DO NOTHING
 	RETURNING delivery_id, run_id, held, accepted_at, octet_length(input::text) AS bytes),
@@ -217,7 +217,7 @@ func findMany(ctx context.Context, pool *pgxpool.Pool, items []trigger.Delivery,
 func batchArgs(items []trigger.Delivery) []any {
 	deliveries := [14][]string{}
 	held := make([]bool, 0, len(items))
-	callbacks, assumes, deadlines := make([]string, 0, len(items)), make([]string, 0, len(items)), make([]string, 0, len(items))
+	callbacks, assumes, deadlines, priorities := make([]string, 0, len(items)), make([]string, 0, len(items)), make([]string, 0, len(items)), make([]string, 0, len(items))
 	attempts := attemptBatch{}
 	for _, d := range items {
 		labels := events.AppendObject(nil, d.Labels)
@@ -226,16 +226,16 @@ func batchArgs(items []trigger.Delivery) []any {
 			deliveries[i] = append(deliveries[i], text)
 		}
 		held, callbacks, assumes = append(held, d.Held), append(callbacks, d.Callback), append(assumes, string(d.Assumes))
-		deadlines = append(deadlines, d.Deadline)
+		deadlines, priorities = append(deadlines, d.Deadline), append(priorities, d.Priority)
 		if d.Attempt != nil {
 			attempts.add(d.Attempt)
 		}
 	}
-	args := make([]any, 0, 42)
+	args := make([]any, 0, 43)
 	for _, column := range deliveries {
 		args = append(args, column)
 	}
-	return append(append(append(args, held), attempts.args()...), callbacks, assumes, deadlines)
+	return append(append(append(args, held), attempts.args()...), callbacks, assumes, deadlines, priorities)
 }
 
 // attemptBatch is the entries of a batch, by column.

@@ -16,7 +16,7 @@ import (
 // large for a message ($2) stays where it is.
 const unannounced = `
 SELECT delivery_id::text, namespace, source_kind, source_name, coalesce(dedupe_key, ''), run_id, ref_kind, ref_name, ref_digest,
-	CASE WHEN octet_length(input::text) <= $2 THEN input::text END, labels, principal, traceparent, accepted_at, announce_count, callback, deadline
+	CASE WHEN octet_length(input::text) <= $2 THEN input::text END, labels, principal, traceparent, accepted_at, announce_count, callback, deadline, priority
 FROM (
 	SELECT run_id, next_announce_at, announce_count
 	FROM trigger.announcements
@@ -78,7 +78,7 @@ func scanUnannounced(row pgx.CollectableRow) (due, error) {
 	var d due
 	var input *string
 	err := row.Scan(&d.ID, &d.Namespace, &d.Source.Kind, &d.Source.Name, &d.Key, &d.RunID, &d.Ref.Kind, &d.Ref.Name, &d.Ref.Digest,
-		&input, &d.Labels, &d.Principal, &d.TraceParent, &d.AcceptedAt, &d.count, &d.Callback, &d.Deadline)
+		&input, &d.Labels, &d.Principal, &d.TraceParent, &d.AcceptedAt, &d.count, &d.Callback, &d.Deadline, &d.Priority)
 	if input != nil {
 		d.Input = json.RawMessage(*input)
 	}
