@@ -16,10 +16,12 @@ BUILD   := $(GO) build -buildvcs=false -ldflags "$(LDFLAGS)"
 
 # The packages where a data race would cost a run or double an effect. The model
 # adapters share nothing, and compiling their SDKs once more takes minutes.
-RACE := ./internal/bus/... ./internal/pg/... ./services/approvals/... ./services/runner ./services/runner/inbox ./services/runner/postgres \
-        ./services/tools/... ./services/trigger/...
-# Packages run two at a time. Vet has run before; nobody debugs these binaries.
-TESTFLAGS ?= -p 2 -vet=off -timeout 10m -ldflags=-w
+# What takes longest comes first, here and in FIRST, so that nothing long is left alone at the end.
+RACE := ./services/runner ./services/trigger/... ./services/tools/... ./services/approvals/... ./internal/bus/... ./internal/pg/... \
+        ./services/runner/inbox ./services/runner/postgres
+FIRST := ./test/e2e ./cmd/holdfast ./services/console/httpapi
+# Packages run two at a time and four tests of each, because tests mostly wait. Vet has run before; nobody debugs these binaries.
+TESTFLAGS ?= -p 2 -parallel 4 -vet=off -timeout 10m -ldflags=-w
 
 SEEDS ?= 20
 
@@ -65,7 +67,7 @@ live: ## the model adapters against the real services whose keys are set (see do
 test: setup lint ## everything a developer needs to trust a change
 	@packages=$$($(GO) list ./... | grep -vxFf <($(GO) list $(RACE))) && \
 	PATH="$$(dirname "$$($(GO) env GOROOT)/bin/go"):$$PATH" \
-	$(GO) run ./scripts/testsum $(TESTFLAGS) -- $$packages -- $(TESTFLAGS) -race -- $(RACE)
+	$(GO) run ./scripts/testsum $(TESTFLAGS) -- $(FIRST) $$packages -- $(TESTFLAGS) -race -- $(RACE)
 
 .PHONY: lint
 lint: setup-run ## gofmt and go vet

@@ -26,11 +26,14 @@ type held struct {
 	lost      bool      // its stream is gone: say nothing about it
 	acked     bool      // the acknowledgement is on its way
 	released  bool      // no handler works on it any more
+	over      time.Time // when it was acknowledged and released
 }
 
 // heldTable is what this process holds. A redelivery of a held message is
 // adopted here, before anything is read from Postgres: no second handler starts
-// and the newest delivery is the one that is acknowledged.
+// and the newest delivery is the one that is acknowledged. What was acknowledged is
+// remembered for another AckWait: a redelivery may have crossed that, or it was lost
+// with a connection.
 type heldTable struct {
 	mu sync.Mutex
 	m  map[heldKey]*held
@@ -69,12 +72,40 @@ func (h *held) adopt(reply string, delivered uint64) bool {
 func (t *heldTable) release(h *held) {
 	h.mu.Lock()
 	h.released = true
+	acked := h.acked
+	if acked {
+		h.over = time.Now()
+	}
 	h.mu.Unlock()
+	if acked {
+		return // pulse forgets it
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.m[h.key] == h { // a later delivery may have its own entry
 		delete(t.m, h.key)
 	}
+}
+
+// forget removes what was acknowledged so long ago that no redelivery is on its way.
+func (t *heldTable) forget(hs []*held) (open []*held) {
+	open = hs[:0]
+	for _, h := range hs {
+		h.mu.Lock()
+		over := h.over
+		h.mu.Unlock()
+		switch {
+		case over.IsZero():
+			open = append(open, h)
+		case time.Since(over) > AckWait:
+			t.mu.Lock()
+			if t.m[h.key] == h {
+				delete(t.m, h.key)
+			}
+			t.mu.Unlock()
+		}
+	}
+	return open
 }
 
 // lose marks everything that c holds as gone.
@@ -84,9 +115,11 @@ func (t *heldTable) lose(c *Consumer) (n int) {
 			continue
 		}
 		h.mu.Lock()
-		h.lost = true
+		if !h.acked {
+			h.lost = true
+			n++
+		}
 		h.mu.Unlock()
-		n++
 	}
 	return n
 }
@@ -112,7 +145,7 @@ func (b *Bus) pulse(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		hs := b.held.all()
+		hs := b.held.forget(b.held.all())
 		if len(hs) == 0 {
 			continue
 		}
