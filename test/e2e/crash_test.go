@@ -21,6 +21,7 @@ func TestCrash(t *testing.T) {
 		prove func(*testing.T, *deployment)
 	}{
 		{"C06 a runner in its model calls", killRunner},
+		{"runners while runs wait under concurrency keys", killUnderKeys},
 		{"trigger between commit and publish", killTrigger},
 		{"approvals between commit and publish", killApprovals},
 		{"both runners while a tool acts", killRunnersInAnAct},
