@@ -54,6 +54,8 @@ type Parent struct {
 	// Depth is how many runs are above the child; absent of runs from before it
 	// was counted.
 	Depth int `json:"depth,omitempty"`
+	// Root is the run at the top, whose tree is bounded; absent of its own children.
+	Root RunID `json:"root,omitempty"`
 	// Priority is PriorityBatch below a batch run; empty leaves it to the child's
 	// definition.
 	Priority string `json:"priority,omitempty"`

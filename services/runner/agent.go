@@ -61,6 +61,7 @@ type Answer struct {
 	Usage    events.Usage
 	Duration time.Duration
 	Room     *CallRoom // what shared budgets of tool calls leave; nil: they say nothing
+	MayBegin *int64    // how many runs its calls may start, see decision
 }
 
 // ModelCall is one tool call as the model wrote it.
@@ -81,7 +82,7 @@ type Claimed struct {
 // lost its race against a pause, a cancel or an end is recorded with its cost
 // and none of its calls is sent.
 func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (Decision, error) {
-	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now}
+	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now, mayBegin: a.MayBegin}
 	body := events.ModelAnswered{
 		Model: a.Model, RequestID: a.RequestID, Raw: a.Raw, StopReason: a.StopReason, Text: a.Text, Usage: a.Usage,
 		Worker: by.Worker, Epoch: by.Epoch, DurationMs: a.Duration.Milliseconds(), Bound: a.Bound, Messages: a.Messages,

@@ -19,12 +19,17 @@ type PastReader interface {
 
 // firstFork makes a run that goes on from another's rows. An order that cannot be
 // carried out was accepted, so it is recorded as a run that fails with the reason.
-func (s *Service) firstFork(ctx context.Context, id events.RunID, m events.Received, o events.ForkRun, now time.Time) (*claimed, error) {
+func (s *Service) firstFork(ctx context.Context, id events.RunID, m events.Received, in Input, now time.Time) (*claimed, error) {
+	o := *in.Fork
 	if o.AcceptedAt.IsZero() {
 		o.AcceptedAt = id.Time()
 	}
 	before := NewState(id, m.Namespace)
-	d := &decision{state: before.Clone(), cause: m.ID, worker: s.worker, now: now}
+	most, err := s.mayBegin(ctx, before, in.Full)
+	if err != nil {
+		return nil, err
+	}
+	d := &decision{state: before.Clone(), cause: m.ID, worker: s.worker, now: now, mayBegin: most}
 	plan, err := s.beginFork(ctx, m.Namespace, d, o)
 	if err != nil {
 		if !errors.Is(err, errFork) && !isMissing(err) && !errors.Is(err, ErrNoRun) {

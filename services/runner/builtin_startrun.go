@@ -76,6 +76,9 @@ func (d *decision) startCall(plan *Plan, c *Call) (*events.Problem, error) {
 	if n := s.startedBy(c.Tool); n >= may.MaxChildren {
 		return problem("too_many_runs", "%s has started %d runs, which is the most that it may", c.Tool, n)
 	}
+	if err := d.treeFull(1); err != nil {
+		return problem(codeTreeFull, "%v", err)
+	}
 	return nil, d.add(events.FactChildStarted, events.ChildStarted{
 		CallID: c.CallID, Detached: !may.Waits(),
 		Child: events.Child{Item: "call/" + callSuffix(c.CallID), RunID: events.ChildRunID(s.RunID, s.Seq+1, 0), Ref: what.Ref, Input: args.Input},
@@ -122,6 +125,7 @@ func (s *State) startedBy(tool string) (n int64) {
 }
 
 func (s *State) childStarted(seq int64, b events.ChildStarted) error {
+	s.begins(seq, 1)
 	s.Items[b.Item] = &Item{Child: b.Child, Call: b.CallID, Detached: b.Detached, Since: seq}
 	if b.Detached {
 		return s.answeredHere(seq, b.CallID, map[string]any{"run_id": b.RunID})

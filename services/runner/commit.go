@@ -24,6 +24,7 @@ func (s *Service) write(ctx context.Context, c Commit, to write) (epoch int64, a
 	if c.Notices, err = s.notices(ctx, c.After, c.Facts); err != nil {
 		return 0, at, err
 	}
+	c.MaxTreeRuns = s.cfg.MaxTreeRuns
 	if epoch, at, err = to(ctx, c); err == nil {
 		s.metrics.committed(ctx, c.Before, c.After)
 	}

@@ -234,7 +234,7 @@ func (s *Service) enterRun(ctx context.Context, m events.Received, plan *Plan, b
 		if err != nil {
 			return Commit{}, Placing{}, fault.Terminal("decide", err)
 		}
-		c = Commit{Before: before, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: time.Now()}
+		c = Commit{Before: before, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: time.Now(), MaxTreeRuns: s.cfg.MaxTreeRuns}
 		c.Notices, err = s.notices(ctx, c.After, c.Facts)
 		return c, entry, err
 	})

@@ -32,6 +32,8 @@ type decision struct {
 	worker string
 	now    time.Time
 	facts  []Fact
+	// mayBegin is how far State.Begun may rise; nil: nobody found the tree full.
+	mayBegin *int64
 }
 
 func (d *decision) add(kind string, body any, inbound bool) error {
@@ -63,6 +65,8 @@ type Input struct {
 	Say      *events.SayRun
 	What     string // events.RunCancel, RunPause, RunResume or RunRaiseBudget, for Command
 	Original any    // the decoded body
+	Full     bool   // a commit of it found the tree full
+	MayBegin *int64 // see decision
 }
 
 // Start is a start with everything it pins already resolved.
@@ -85,7 +89,7 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 	if s.Causes.has(in.Cause) {
 		return Decision{State: s, Recorded: true}, nil
 	}
-	d := &decision{state: s.Clone(), cause: in.Cause, worker: worker, now: now}
+	d := &decision{state: s.Clone(), cause: in.Cause, worker: worker, now: now, mayBegin: in.MayBegin}
 	d.state.committed = s.Seq
 	if in.Command != nil || in.Decided != nil { // what they begin would begin too late
 		if err := d.expire(); err != nil {

@@ -86,6 +86,9 @@ func (d *decision) failItem(plan *Plan, step string, item int, err error) (bool,
 	if deep, ok := err.(tooDeep); ok {
 		return d.failStep(plan, "too_deep", step, deep)
 	}
+	if full, ok := err.(fullTree); ok {
+		return d.failStep(plan, codeTreeFull, step, full)
+	}
 	return d.failStep(plan, code, step, fmt.Errorf("item %d: %w", item, err))
 }
 
@@ -121,6 +124,9 @@ func (d *decision) startItem(plan *Plan, index int, r *rendering, i, attempt, pl
 	default:
 		if depth := s.depth() + 1; depth > spec.MaxRunDepth {
 			return it, tooDeep(depth)
+		}
+		if err := d.treeFull(place + 1); err != nil {
+			return it, err
 		}
 		it.Child = &events.Child{Item: it.Item, RunID: events.ChildRunID(s.RunID, seq, place), Ref: s.Started.Steps[index], Input: input}
 	}

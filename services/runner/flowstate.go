@@ -77,6 +77,7 @@ func (s *State) begun(seq int64, name string, total int) *Step {
 
 func (s *State) childrenStarted(seq int64, c events.ChildrenStarted) {
 	st := s.begun(seq, c.Step, c.Total)
+	s.begins(seq, len(c.Children))
 	for _, child := range c.Children {
 		s.Items[child.Item] = &Item{Child: child, Step: c.Step, Index: st.Started, Attempt: 1, Since: seq}
 		st.Started++
@@ -95,6 +96,7 @@ func (s *State) itemsStarted(seq int64, b events.ItemsStarted) error {
 		}
 		switch {
 		case it.Child != nil:
+			s.begins(seq, 1)
 			s.Items[it.Item] = &Item{Child: *it.Child, Step: b.Step, Index: it.Index, Attempt: max(it.Attempt, 1), Since: seq}
 		case it.Call != nil && it.Call.Step != nil:
 			c := &Call{AskedCall: *it.Call, Turn: -1, Since: seq}

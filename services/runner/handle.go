@@ -156,7 +156,8 @@ func runOf(m events.Received) (id events.RunID, what string, err error) {
 func (s *Service) record(ctx context.Context, id events.RunID, m events.Received, in Input) (*claimed, error) {
 	for {
 		next, err := s.recordOnce(ctx, id, m, in)
-		if !errors.Is(err, ErrVersionConflict) {
+		in.Full = in.Full || errors.Is(err, ErrTreeFull)
+		if !errors.Is(err, ErrVersionConflict) && !errors.Is(err, ErrTreeFull) {
 			return next, err
 		}
 		if ctx.Err() != nil {
@@ -189,6 +190,9 @@ func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Rece
 	if err := s.fetchOutput(ctx, in.Child); err != nil {
 		return nil, err
 	}
+	if in.MayBegin, err = s.mayBegin(ctx, l.State, in.Full); err != nil {
+		return nil, err
+	}
 	d, err := Decide(l.State, plan, in, s.worker, l.Now)
 	if err != nil {
 		return nil, fault.Terminal("decide", err)
@@ -211,7 +215,7 @@ func cancelMoment(l Loaded) time.Time {
 // waits for the start.
 func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Received, in Input, now time.Time) (*claimed, error) {
 	if in.Fork != nil {
-		return s.firstFork(ctx, id, m, *in.Fork, now)
+		return s.firstFork(ctx, id, m, in, now)
 	}
 	if in.Start == nil {
 		if age := time.Since(id.Time()); age > early {
@@ -242,6 +246,9 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 	}
 	in.Start.setDeadline(plan)
 	before := NewState(id, m.Namespace)
+	if in.MayBegin, err = s.mayBegin(ctx, &State{RunID: id, Started: in.Start.Body}, in.Full); err != nil {
+		return nil, err
+	}
 	if pinKeys(plan, in.Start); len(in.Start.Body.Concurrency) > 0 && in.Start.Broken == nil {
 		return s.enterRun(ctx, m, plan, before, in.Start.Body, func(e Placing) (Decision, error) {
 			in.Start.Placing = &e

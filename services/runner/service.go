@@ -18,6 +18,7 @@ type Config struct {
 	ModelSlots  int           `default:"32" help:"Model calls at once in this process."`
 	MaxAttempts int           `default:"5" help:"Workers that a run may lose in a row before it is parked for a person."`
 	DoctorEvery time.Duration `default:"5s" help:"How often pending work without progress is looked for."`
+	MaxTreeRuns int64         `default:"10000" help:"Runs that may be started below one run: its children, their children and so on, repeated attempts included."`
 }
 
 // Validate joins every problem it finds.
@@ -28,6 +29,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxAttempts < 1 {
 		errs = append(errs, fmt.Errorf("runner-max-attempts is %d, want at least 1", c.MaxAttempts))
+	}
+	if c.MaxTreeRuns < 1 || c.MaxTreeRuns > 10_000_000 {
+		errs = append(errs, fmt.Errorf("runner-max-tree-runs is %d, want 1 to 10000000", c.MaxTreeRuns))
 	}
 	if c.DoctorEvery < 100*time.Millisecond {
 		errs = append(errs, fmt.Errorf("runner-doctor-every is %s, want at least 100ms", c.DoctorEvery))

@@ -49,6 +49,7 @@ type State struct {
 
 	ModelCalls int64 // answers and failed attempts, but for those that the provider refused unbilled
 	ToolCalls  int64 // calls that were sent or asked; refused ones cost nothing
+	Begun      int64 // runs that were started, all attempts; not those of copied rows
 	Usage      events.Usage
 	Cost       int64            // of all answers and billed attempts, in micro-dollars, by the prices of their models
 	CostGuess  int64            // the part of it whose usage was estimated

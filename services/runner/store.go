@@ -48,6 +48,9 @@ type Commit struct {
 	// Waits says that the commit is no progress: lost workers stay counted, so that
 	// people see how often a parked run was tried. Its resume counts from none again.
 	Waits bool
+	// MaxTreeRuns bounds the runs below the root, if the commit starts some: it then
+	// returns ErrTreeFull, and nothing is written. 0: nothing is counted.
+	MaxTreeRuns int64
 }
 
 // ClaimChange is what a commit does to the claim.
@@ -127,6 +130,7 @@ type Store interface {
 	Laner
 	Concurrent
 	PastReader
+	Trees
 }
 
 // DueTimer is a timer that fell due.

@@ -156,9 +156,10 @@ func (s *Service) ownedState(ctx context.Context, c claimed) (Loaded, *Plan, err
 // is never thrown away: on a conflict, and on a commit whose reply was lost, the
 // run is read again and the same answer decided again.
 func (s *Service) conclude(ctx context.Context, c claimed, r Request, answer Answer, callErr error) (again bool, err error) {
+	full := false
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		_, err = s.locked(ctx, c.run, func() (*claimed, error) {
-			again, err = s.concludeOnce(ctx, c, r, answer, callErr)
+			again, err = s.concludeOnce(ctx, c, r, answer, callErr, full)
 			return nil, err
 		})
 		switch {
@@ -166,6 +167,9 @@ func (s *Service) conclude(ctx context.Context, c claimed, r Request, answer Ans
 			return again, err
 		case ctx.Err() != nil:
 			return false, context.Cause(ctx)
+		case errors.Is(err, ErrTreeFull):
+			full = true
+			continue
 		case errors.Is(err, ErrVersionConflict):
 			continue
 		}
@@ -182,7 +186,7 @@ func (s *Service) conclude(ctx context.Context, c claimed, r Request, answer Ans
 
 var errPublish = errors.New("committed, not published")
 
-func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer Answer, callErr error) (again bool, err error) {
+func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer Answer, callErr error, full bool) (again bool, err error) {
 	l, err := s.store.Load(ctx, c.run, s.cache.get(c.run))
 	if err != nil {
 		return false, err
@@ -192,6 +196,9 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 		return false, err
 	}
 	answer.Messages = r.Messages
+	if answer.MayBegin, err = s.mayBegin(ctx, l.State, full); err != nil {
+		return false, err
+	}
 	if mine := ownAnswer(l.State, c, r, answer, callErr); mine != 0 {
 		// The reply of our own commit was lost; the row is there.
 		return s.sendAnswer(ctx, l, plan, c, mine)

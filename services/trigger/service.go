@@ -23,6 +23,8 @@ type Config struct {
 	Bounds    `embed:""`
 	// DeliveryRetention is how long the delivery log is kept.
 	DeliveryRetention time.Duration `help:"How long the log of webhooks' requests is kept. Accepted starts are kept longer." default:"720h"`
+	// SignalRetention is how long a signal is kept after it was taken or expired.
+	SignalRetention time.Duration `help:"How long a signal is kept after a run took it or it expired. A repeat that comes later is a signal of its own." default:"720h"`
 }
 
 // Validate joins every problem of the settings.
@@ -36,6 +38,9 @@ func (c Config) Validate() error {
 	}
 	if c.DeliveryRetention < 0 || c.DeliveryRetention > 10*366*24*time.Hour {
 		errs = append(errs, fmt.Errorf("delivery-retention %s is not between 0 and ten years", c.DeliveryRetention))
+	}
+	if c.SignalRetention < time.Hour || c.SignalRetention > 10*366*24*time.Hour {
+		errs = append(errs, fmt.Errorf("signal-retention %s is not between 1h and ten years", c.SignalRetention))
 	}
 	return errors.Join(errs...)
 }
@@ -115,6 +120,9 @@ func New(c Config, p Parts) (*Service, error) {
 	if c.DeliveryRetention == 0 {
 		c.DeliveryRetention = 30 * 24 * time.Hour
 	}
+	if c.SignalRetention == 0 {
+		c.SignalRetention = 30 * 24 * time.Hour
+	}
 	c.Bounds.setDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -168,6 +176,7 @@ func (s *Service) Run(ctx context.Context) error {
 		wg.Go(func() { _ = s.signals.Run(ctx) }) // it ends with ctx, without an error
 	}
 	wg.Go(func() { s.attempts.run(ctx, s.cfg.DeliveryRetention) })
+	wg.Go(func() { s.sweepSignals(ctx) })
 	wg.Go(func() { s.watchBacklog(ctx) })
 	wg.Go(func() { _ = s.follower.Run(ctx) }) // it ends with ctx, without an error
 	s.keepTime(ctx)

@@ -63,6 +63,9 @@ type Signals interface {
 	InsertSignal(ctx context.Context, x Signal) (stored Signal, inserted bool, err error)
 	// FindSignal returns the signal with a Dedupe, ErrNotFound without one.
 	FindSignal(ctx context.Context, namespace string, s Source, dedupe string) (Signal, error)
+	// SweepSignals removes at most limit signals that were taken or expired longer
+	// than age ago, and says how many.
+	SweepSignals(ctx context.Context, age time.Duration, limit int) (int, error)
 	// ListSignals lists a namespace's signals without their data, newest first.
 	ListSignals(ctx context.Context, namespace string, f SignalFilter, before DeliveryID, limit int) ([]Signal, error)
 }

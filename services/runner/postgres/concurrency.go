@@ -73,8 +73,9 @@ func (s *Store) Enter(ctx context.Context, e runner.Entering, begin func([]runne
 			decided = err
 			return err
 		}
+		query, args := begins(c, createRun, createStarting, createArgs(c))
 		var epoch int64
-		if err := tx.QueryRow(ctx, createRun, createArgs(c)...).Scan(&epoch, &at); err != nil {
+		if err := tx.QueryRow(ctx, query, args...).Scan(&epoch, &at); err != nil {
 			return err
 		}
 		if c.After.End != "" {

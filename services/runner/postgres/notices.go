@@ -37,9 +37,9 @@ ON CONFLICT DO NOTHING`
 }
 
 // createTelling makes a run and the notices that its first rows give reason to.
-func (s *Store) createTelling(ctx context.Context, c runner.Commit, args []any) (epoch int64, at time.Time, err error) {
+func (s *Store) createTelling(ctx context.Context, c runner.Commit, query string, args []any) (epoch int64, at time.Time, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, createRun, args...).Scan(&epoch, &at); err != nil {
+		if err := tx.QueryRow(ctx, query, args...).Scan(&epoch, &at); err != nil {
 			return err
 		}
 		return insertNotices(ctx, tx, c.Notices)

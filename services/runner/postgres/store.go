@@ -173,10 +173,11 @@ WITH run AS (
 
 // Create implements runner.Store.
 func (s *Store) Create(ctx context.Context, c runner.Commit) (int64, time.Time, error) {
+	query, args := begins(c, createRun, createStarting, createArgs(c))
 	if len(c.Notices) > 0 { // it failed at once
-		return s.createTelling(ctx, c, createArgs(c))
+		return s.createTelling(ctx, c, query, args)
 	}
-	return s.run(ctx, createRun, c.After.RunID, createArgs(c))
+	return s.run(ctx, query, c.After.RunID, args)
 }
 
 func createArgs(c runner.Commit) []any {
@@ -218,13 +219,14 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	// The run stops owing a call that nobody has begun: it may wait for a pool.
 	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall()
 	moves := movesSlots(c)
+	query, args := begins(c, updateRun, updateStarting, args)
 	if c.Settle == nil && !leaves && len(c.Alerts) == 0 && len(c.Notices) == 0 && moves == "" {
-		return s.run(ctx, updateRun, st.RunID, args)
+		return s.run(ctx, query, st.RunID, args)
 	}
 	var epoch int64
 	var at time.Time
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, updateRun, args...).Scan(&epoch, &at); err != nil {
+		if err := tx.QueryRow(ctx, query, args...).Scan(&epoch, &at); err != nil {
 			return err
 		}
 		if leaves {
@@ -256,6 +258,9 @@ func (s *Store) run(ctx context.Context, query string, id events.RunID, args []a
 func conflict(id events.RunID, err error) error {
 	if errors.Is(err, pgx.ErrNoRows) || uniqueViolation(err) {
 		return fmt.Errorf("run %s: %w", id, runner.ErrVersionConflict)
+	}
+	if treeFull(err) {
+		return fmt.Errorf("run %s: %w", id, runner.ErrTreeFull)
 	}
 	if err != nil {
 		return fmt.Errorf("commit run %s: %w", id, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -114,6 +115,24 @@ func (s *Store) oneSignal(ctx context.Context, query string, args ...any) (trigg
 		return trigger.Signal{}, trigger.ErrNotFound
 	}
 	return x, err
+}
+
+// Replicas sweep at the same time; each takes other rows.
+const sweepSignals = `
+DELETE FROM trigger.signals
+WHERE signal_id IN (
+	SELECT signal_id FROM trigger.signals
+	WHERE state IN ('taken', 'expired') AND coalesce(taken_at, expires_at) < clock_timestamp() - $1::interval
+	LIMIT $2
+	FOR UPDATE SKIP LOCKED)`
+
+// SweepSignals implements trigger.Signals.
+func (s *Store) SweepSignals(ctx context.Context, age time.Duration, limit int) (int, error) {
+	tag, err := s.pool.Exec(ctx, sweepSignals, age, limit)
+	if err != nil {
+		return 0, fmt.Errorf("sweep signals: %w", err)
+	}
+	return int(tag.RowsAffected()), nil
 }
 
 const listSignals = `
