@@ -113,7 +113,7 @@ func commandInput(what string) Input {
 }
 
 // published are the messages of a type that rows send.
-func published(t *testing.T, s *State, plan *Plan, facts []Fact, typ string) (out []events.Message) {
+func published(t testing.TB, s *State, plan *Plan, facts []Fact, typ string) (out []events.Message) {
 	t.Helper()
 	for _, f := range facts {
 		all, err := Outgoing(s, plan, f)

@@ -36,7 +36,7 @@ spec:
 
 // flow is a run of a flow with these steps, indented by two.
 type flow struct {
-	*testing.T
+	testing.TB
 	s     *State
 	plan  *Plan
 	facts []Fact // of the last decision
@@ -45,13 +45,13 @@ type flow struct {
 	n     int
 }
 
-func newFlow(t *testing.T, steps, input string, parent *events.Parent) *flow {
+func newFlow(t testing.TB, steps, input string, parent *events.Parent) *flow {
 	t.Helper()
 	docs, err := spec.Parse("t.yaml", []byte(flowTools+steps))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &flow{T: t, plan: &Plan{Tools: map[string]*spec.Tool{}}, now: testTime}
+	f := &flow{TB: t, plan: &Plan{Tools: map[string]*spec.Tool{}}, now: testTime}
 	body := events.RunStarted{Input: json.RawMessage(input), Parent: parent, Principal: "p", AcceptedAt: testTime}
 	for _, d := range docs {
 		ref := events.Ref{Kind: d.Kind, Name: d.Name, Digest: d.Digest}
@@ -187,7 +187,7 @@ func (f *flow) fire(timer string) {
 
 func (f *flow) sent(typ string) []events.Message {
 	f.Helper()
-	return published(f.T, f.s, f.plan, f.facts, typ)
+	return published(f.TB, f.s, f.plan, f.facts, typ)
 }
 
 func TestFlow_EveryKindOfStep(t *testing.T) {

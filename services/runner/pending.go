@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -43,59 +44,83 @@ const cancelGrace = 30 * time.Second
 
 // PendingItems lists what the state waits for, in a stable order.
 func (s *State) PendingItems() []Pending {
-	var out []Pending
-	if s.owesCallback() {
-		out = append(out, Pending{Item: pendingCallback, Kind: pendingCallback, Detail: s.Started.Callback.URL})
+	return slices.SortedFunc(s.pending(), func(a, b Pending) int { return cmp.Compare(a.Item, b.Item) })
+}
+
+// pending is PendingItems in any order. Of a run with a thousand open calls who only
+// wants to know one thing reads no further, and nobody sorts for that.
+func (s *State) pending() iter.Seq[Pending] { return s.eachPending }
+
+func (s *State) eachPending(yield func(Pending) bool) {
+	if s.owesCallback() && !yield(Pending{Item: pendingCallback, Kind: pendingCallback, Detail: s.Started.Callback.URL}) {
+		return
 	}
 	if s.End != "" && s.Cancel != nil || s.Queued && s.Cancel != nil {
-		return out
+		return
 	}
 	for name, item := range s.Items {
+		kind := pendingChild
 		switch {
 		case item.Done != nil:
+			continue
 		case item.Detached:
-			out = append(out, Pending{Item: "child/" + name, Kind: pendingStarted, Detail: string(item.RunID)})
-		case s.End == "":
-			out = append(out, Pending{Item: "child/" + name, Kind: pendingChild, Detail: string(item.RunID)})
+			kind = pendingStarted
+		case s.End != "":
+			continue
+		}
+		if !yield(Pending{Item: "child/" + name, Kind: kind, Detail: string(item.RunID)}) {
+			return
 		}
 	}
 	if s.End != "" {
-		slices.SortFunc(out, func(a, b Pending) int { return cmp.Compare(a.Item, b.Item) })
-		return out
+		return
 	}
-	if s.Queued {
-		out = append(out, Pending{Item: pendingSlots, Kind: pendingSlots, Detail: s.Started.Concurrency[0].Shown})
+	if s.Queued && !yield(Pending{Item: pendingSlots, Kind: pendingSlots, Detail: s.Started.Concurrency[0].Shown}) {
+		return
 	}
-	if s.OwesModelCall() {
-		out = append(out, Pending{Item: "model", Kind: pendingModel, Detail: s.Started.Ref.Name})
+	if s.OwesModelCall() && !yield(Pending{Item: "model", Kind: pendingModel, Detail: s.Started.Ref.Name}) {
+		return
 	}
 	for id, c := range s.Calls {
-		switch c.State {
-		case callSent:
-			out = append(out, Pending{Item: "call/" + string(id), Kind: pendingTool, Detail: c.Tool})
-		case callAsked:
-			out = append(out, Pending{Item: "approval/" + string(c.ApprovalID), Kind: pendingApproval, Detail: c.Tool})
-		case callWait:
-			out = append(out, Pending{Item: "signal/" + string(id), Kind: pendingSignal, Detail: waitDetail(c.Wait)})
-		case callSleep:
-			out = append(out, Pending{Item: "timer/" + string(id), Kind: pendingTimer, Detail: c.Until.Format(time.RFC3339Nano)})
-		case callQuestion:
-			out = append(out, Pending{Item: "approval/" + string(c.Asked.ApprovalID), Kind: pendingQuestion, Detail: c.Tool})
-		case callDoubt:
-			out = append(out, Pending{Item: "approval/" + string(c.Doubt), Kind: pendingDoubt, Detail: c.Tool})
+		if p, waits := pendingCall(id, c); waits && !yield(p) {
+			return
 		}
 	}
 	for name, a := range s.Alarms {
-		out = append(out, Pending{Item: "timer/" + name, Kind: pendingTimer, Detail: a.At.UTC().Format(time.RFC3339Nano)})
+		if !yield(Pending{Item: "timer/" + name, Kind: pendingTimer, Detail: a.At.UTC().Format(time.RFC3339Nano)}) {
+			return
+		}
 	}
-	slices.SortFunc(out, func(a, b Pending) int { return cmp.Compare(a.Item, b.Item) })
-	return out
+}
+
+// pendingCall is what a call that is not over waits for.
+func pendingCall(id events.CallID, c *Call) (p Pending, waits bool) {
+	switch c.State {
+	case callSent:
+		return Pending{Item: "call/" + string(id), Kind: pendingTool, Detail: c.Tool}, true
+	case callAsked:
+		return Pending{Item: "approval/" + string(c.ApprovalID), Kind: pendingApproval, Detail: c.Tool}, true
+	case callWait:
+		return Pending{Item: "signal/" + string(id), Kind: pendingSignal, Detail: waitDetail(c.Wait)}, true
+	case callSleep:
+		return Pending{Item: "timer/" + string(id), Kind: pendingTimer, Detail: c.Until.Format(time.RFC3339Nano)}, true
+	case callQuestion:
+		return Pending{Item: "approval/" + string(c.Asked.ApprovalID), Kind: pendingQuestion, Detail: c.Tool}, true
+	case callDoubt:
+		return Pending{Item: "approval/" + string(c.Doubt), Kind: pendingDoubt, Detail: c.Tool}, true
+	}
+	return Pending{}, false
 }
 
 // blocked reports whether the run waits for anything: it waits for no child run
 // that its call left alone.
 func (s *State) blocked() bool {
-	return slices.ContainsFunc(s.PendingItems(), func(p Pending) bool { return p.Kind != pendingStarted })
+	for p := range s.pending() {
+		if p.Kind != pendingStarted {
+			return true
+		}
+	}
+	return false
 }
 
 // Timers lists the wake-ups the state waits for. cancelledAt is when the
@@ -200,32 +225,32 @@ func (s *State) Waiting() string {
 		return at
 	}
 	counts := map[string]int{}
-	first := map[string]string{}
-	for _, p := range s.PendingItems() {
-		counts[p.Kind]++
-		if first[p.Kind] == "" || p.Kind == pendingTimer && p.Detail < first[p.Kind] {
-			first[p.Kind] = p.Detail
+	least := map[string]Pending{} // the earliest timer; of others the first item
+	for p := range s.pending() {
+		l, seen := least[p.Kind]
+		if counts[p.Kind]++; !seen || p.Kind == pendingTimer && p.Detail < l.Detail || p.Kind != pendingTimer && p.Item < l.Item {
+			least[p.Kind] = p
 		}
 	}
 	for _, kind := range []string{pendingDoubt, pendingApproval, pendingQuestion, pendingTool, pendingSignal, pendingChild, pendingTimer} {
 		switch n := counts[kind]; {
 		case n == 0:
 		case kind == pendingDoubt:
-			return fmt.Sprintf("a person to say whether %s happened", first[kind])
+			return fmt.Sprintf("a person to say whether %s happened", least[kind].Detail)
 		case kind == pendingApproval:
-			return fmt.Sprintf("approval of %s (%d open)", first[kind], n)
+			return fmt.Sprintf("approval of %s (%d open)", least[kind].Detail, n)
 		case kind == pendingSignal && n == 1:
-			return waitingForSignal(first[kind])
+			return waitingForSignal(least[kind].Detail)
 		case kind == pendingSignal:
-			return fmt.Sprintf("%s (%d open)", waitingForSignal(first[kind]), n)
+			return fmt.Sprintf("%s (%d open)", waitingForSignal(least[kind].Detail), n)
 		case kind == pendingQuestion:
-			return fmt.Sprintf("a person's answer to %s (%d open)", first[kind], n)
+			return fmt.Sprintf("a person's answer to %s (%d open)", least[kind].Detail, n)
 		case kind == pendingTimer && n == 1:
-			return "sleeping until " + first[kind]
+			return "sleeping until " + least[kind].Detail
 		case kind == pendingTimer:
-			return fmt.Sprintf("sleeping until %s (%d sleep)", first[kind], n)
+			return fmt.Sprintf("sleeping until %s (%d sleep)", least[kind].Detail, n)
 		case kind == pendingTool:
-			return fmt.Sprintf("tool %s (%d open)", first[kind], n)
+			return fmt.Sprintf("tool %s (%d open)", least[kind].Detail, n)
 		default:
 			return fmt.Sprintf("%d child runs", n)
 		}
