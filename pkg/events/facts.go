@@ -116,6 +116,9 @@ type RunStarted struct {
 	// Concurrency is the limits that the run is under, with their keys.
 	Concurrency []ConcurrencyKey `json:"concurrency,omitempty"`
 	AcceptedAt  time.Time        `json:"accepted_at"`
+	// Wording is which wording of its output's rule the model is told, counted from 1;
+	// absent without a rule, and of runs from before it was kept, which have the first.
+	Wording int `json:"wording,omitempty"`
 	// Deadline is when the run ends, whatever it does. A row with one needs reader 3.
 	Deadline *Deadline `json:"deadline,omitempty"`
 }

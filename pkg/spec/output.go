@@ -44,10 +44,24 @@ func (o *AgentOutput) Limit() int64 {
 	return *o.Repairs
 }
 
-// Rule tells the model what its final answer has to be.
-func (o *AgentOutput) Rule() string {
-	return "Your final answer must be one JSON value that fits the JSON Schema below, and nothing else: no words before or behind it. " +
-		"Only the final answer is held to it, not what you say while you call tools.\n\nJSON Schema:\n" + string(o.Schema.JSON())
+// outputRules are the wordings of the rule, the oldest first. A run keeps the one that
+// it began with: none is ever changed, a better one is added behind the others.
+var outputRules = []string{
+	"Your final answer must be one JSON value that fits the JSON Schema below, and nothing else: no words before or behind it. " +
+		"Only the final answer is held to it, not what you say while you call tools.\n\nJSON Schema:\n",
+}
+
+// OutputWording is the wording that runs begin with now; wordings count from 1.
+func OutputWording() int { return len(outputRules) }
+
+// Rule tells the model what its final answer has to be, in a wording. 0 is that of runs
+// from before it was kept, the first. One that this release does not have is an error:
+// another would change what the run's model was told.
+func (o *AgentOutput) Rule(wording int) (string, error) {
+	if wording = max(wording, 1); wording > len(outputRules) {
+		return "", fmt.Errorf("wording %d of the output's rule is of a newer release; this one has %d", wording, len(outputRules))
+	}
+	return outputRules[wording-1] + string(o.Schema.JSON()), nil
 }
 
 // Read is the JSON value that text holds, digit for digit as it is written; a

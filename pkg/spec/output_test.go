@@ -1,8 +1,12 @@
 package spec
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func parsedAgent(t *testing.T, lines string) (*Agent, error) {
@@ -39,8 +43,38 @@ func TestOutput_Decode(t *testing.T) {
 		})
 	}
 	a, err := parsedAgent(t, "  output: {schema: {type: object}}\n")
-	if err != nil || a.Output.Limit() != DefaultRepairs || !strings.Contains(a.Output.Rule(), `{"type":"object"}`) {
+	if err != nil || a.Output.Limit() != DefaultRepairs {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// Every wording that a run may have begun with is what it was: the file only grows.
+func TestOutput_WordingsStay(t *testing.T) {
+	a, err := parsedAgent(t, "  output: {schema: {type: object}}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for w := 1; w <= OutputWording(); w++ {
+		text, err := a.Output.Rule(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&got, "== %d\n%s\n", w, text)
+	}
+	want, err := os.ReadFile("testdata/output_rules.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("wordings of the rule (-want +got):\n%s", diff)
+	}
+	old, err := a.Output.Rule(0)
+	if first, _ := a.Output.Rule(1); err != nil || old != first {
+		t.Errorf("a run from before wordings reads %q, %v", old, err)
+	}
+	if _, err := a.Output.Rule(OutputWording() + 1); err == nil {
+		t.Error("a wording that is not there yet is taken")
 	}
 }
 

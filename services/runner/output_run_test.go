@@ -58,6 +58,9 @@ func TestRun_OutputIsCorrectedAcrossCrashesAndReadByTheNextStep(t *testing.T) {
 	r.reaches(flow, events.StatusCompleted)
 	r.reaches(child, events.StatusCompleted)
 
+	if first := r.journal(child)[0]; !strings.Contains(string(first.Data), `"wording":1`) {
+		t.Errorf("the first row does not say how the rule is worded: %s", first.Data)
+	}
 	want := []string{events.FactStarted, events.FactModelAnswered, events.FactToolCompleted, events.FactModelAnswered, events.FactOutputRejected, events.FactModelAnswered, events.FactCompleted}
 	if diff := cmp.Diff(want, r.kinds(child)); diff != "" || len(calls.all()) < 2 {
 		t.Errorf("journal (-want +got):\n%s", diff)

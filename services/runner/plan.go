@@ -77,6 +77,9 @@ func (s *Service) pin(ctx context.Context, namespace string, start *Start) (*Pla
 		return broken(err)
 	}
 	body.WallTimeMs = agent.Budget.WallTime.Std().Milliseconds()
+	if agent.Output != nil {
+		body.Wording = spec.OutputWording()
+	}
 	if start.Broken == nil {
 		start.Broken = plan.unpriced()
 	}
@@ -162,12 +165,13 @@ func (s *Service) request(st *State, plan *Plan, c claimed) (Request, error) {
 }
 
 // system is the system prompt: frozen for the run, but for a fork's edit.
-func (s *State) system(plan *Plan) string {
-	text := cmp.Or(s.System, plan.Agent.Instructions)
-	if o := plan.Agent.Output; o != nil {
-		text += "\n\n" + o.Rule()
+func (s *State) system(plan *Plan) (string, error) {
+	text, o := cmp.Or(s.System, plan.Agent.Instructions), plan.Agent.Output
+	if o == nil {
+		return text, nil
 	}
-	return text
+	rule, err := o.Rule(s.Started.Wording)
+	return text + "\n\n" + rule, err
 }
 
 // NextRequest is the model call that a run owes, built from its journal alone.
@@ -180,8 +184,12 @@ func NextRequest(st *State, plan *Plan, epoch int64) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
+	system, err := st.system(plan)
+	if err != nil {
+		return Request{}, err
+	}
 	model := plan.answering(st).Model
-	r := Request{Summary: st.Compacting != nil, RunID: st.RunID, Seq: st.Seq, Epoch: epoch, Model: model, System: st.system(plan), Entries: entries, Messages: st.readable(), MaxTokens: maxTokens(plan, model)}
+	r := Request{Summary: st.Compacting != nil, RunID: st.RunID, Seq: st.Seq, Epoch: epoch, Model: model, System: system, Entries: entries, Messages: st.readable(), MaxTokens: maxTokens(plan, model)}
 	for _, ref := range st.Started.Tools {
 		r.Tools = append(r.Tools, NamedTool{Name: ref.Name, Tool: plan.Tools[ref.Name]})
 	}
