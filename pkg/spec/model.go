@@ -23,8 +23,8 @@ type Model struct {
 	Metadata `json:"-"`
 	Provider string `json:"provider"`
 	Model    string `json:"model"` // the provider's name of the model
-	// BaseURL overrides the provider's address. An environment variable that is
-	// not set means the provider's own.
+	// BaseURL overrides the provider's address, as Endpoint reads it. An environment
+	// variable that is not set means the provider's own.
 	BaseURL Setting   `json:"baseURL,omitzero"`
 	APIKey  SecretRef `json:"apiKey"`
 	// MaxTokens bounds one answer unless the agent says otherwise; default 1024.
@@ -61,7 +61,7 @@ func (m *Model) check(d *decoder, s spot) {
 	}
 	d.text(s.at("model"), m.Model, 200)
 	if m.BaseURL.Value != "" {
-		if _, err := checkURL(m.BaseURL.Value); err != nil {
+		if _, err := m.Endpoint(m.BaseURL.Value); err != nil {
 			d.fail(s.at("baseURL"), "%s", err)
 		}
 	}

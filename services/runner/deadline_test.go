@@ -180,3 +180,19 @@ func TestDeadline_OfAnItem(t *testing.T) {
 	f.child("run/0", events.StatusExpired, "")
 	f.ended(events.StatusFailed, "step_failed", "item 0 is expired")
 }
+
+// A release that does not know deadlines leaves a run that has one alone from its
+// first row on, not only when the deadline has passed.
+func TestDeadline_AReleaseWithoutDeadlinesLeavesTheRunAlone(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		deadline *events.Deadline
+		want     int
+	}{{nil, 1}, {&events.Deadline{From: events.DeadlineOfDefinition}, 3}} {
+		s := NewState("r", "default")
+		s.Started.Deadline = tc.deadline
+		if got := s.Reader(); got != tc.want {
+			t.Errorf("deadline %v: a reader of %d may go on, want %d", tc.deadline, got, tc.want)
+		}
+	}
+}

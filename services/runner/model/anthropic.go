@@ -32,6 +32,9 @@ type Env struct {
 	Stall time.Duration
 }
 
+// anthropicURL is where Anthropic itself answers.
+const anthropicURL = "https://api.anthropic.com"
+
 // Anthropic speaks the Messages API. It is safe for concurrent use and keeps
 // no state between calls.
 type Anthropic struct{ env Env }
@@ -59,7 +62,11 @@ func (a *Anthropic) Answer(ctx context.Context, r runner.Request) (runner.Answer
 	if err != nil {
 		return runner.Answer{}, &runner.ModelError{Code: "tls", Err: err}
 	}
-	client := anthropic.NewClient(a.options(r, config.Secret(key), hc)...)
+	base, err := a.env.baseURL(r.Model, anthropicURL)
+	if err != nil {
+		return runner.Answer{}, err
+	}
+	client := anthropic.NewClient(a.options(r, base, config.Secret(key), hc)...)
 	ctx, cancel := context.WithTimeout(ctx, r.Model.Timeout.Std())
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -82,15 +89,12 @@ func (a *Anthropic) Answer(ctx context.Context, r runner.Request) (runner.Answer
 	return out, nil
 }
 
-func (a *Anthropic) options(r runner.Request, key config.Secret, hc *http.Client) []option.RequestOption {
-	opts := []option.RequestOption{
+func (a *Anthropic) options(r runner.Request, base string, key config.Secret, hc *http.Client) []option.RequestOption {
+	return []option.RequestOption{
 		option.WithoutEnvironmentDefaults(), option.WithHTTPClient(hc), option.WithAPIKey(key.Reveal()), option.WithMaxRetries(0), option.WithoutOpenTelemetry(),
 		option.WithHeader("X-Client-Request-Id", fmt.Sprintf("%s/%d/%d", r.RunID, r.Seq, r.Epoch)),
+		option.WithBaseURL(base),
 	}
-	if base := r.Model.BaseURL.Resolve(a.env.LookupEnv); base != "" {
-		opts = append(opts, option.WithBaseURL(base))
-	}
-	return opts
 }
 
 func messageParams(r runner.Request) (anthropic.MessageNewParams, error) {

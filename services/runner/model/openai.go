@@ -30,6 +30,10 @@ func (o openAI) post(ctx context.Context, r runner.Request, path string, body []
 	if err != nil {
 		return "", false, out, &runner.ModelError{Code: "auth", Err: err}
 	}
+	base, err := o.env.baseURL(r.Model, openAIURL)
+	if err != nil {
+		return "", false, out, err
+	}
 	hc, err := o.env.client(r.Model)
 	if err != nil {
 		return "", false, out, &runner.ModelError{Code: "tls", Err: err}
@@ -37,7 +41,7 @@ func (o openAI) post(ctx context.Context, r runner.Request, path string, body []
 	// Put together here and not by NewClient, which takes options from the
 	// process's environment.
 	client := openai.Client{Options: []option.RequestOption{
-		option.WithBaseURL(o.baseURL(r)), option.WithAPIKey(config.Secret(key).Reveal()), option.WithMaxRetries(0), option.WithHTTPClient(hc),
+		option.WithBaseURL(base), option.WithAPIKey(config.Secret(key).Reveal()), option.WithMaxRetries(0), option.WithHTTPClient(hc),
 		option.WithHeader("X-Client-Request-Id", fmt.Sprintf("%s/%d/%d", r.RunID, r.Seq, r.Epoch)),
 	}}
 	ctx, cancel := context.WithTimeout(ctx, r.Model.Timeout.Std())
@@ -55,10 +59,8 @@ func (o openAI) post(ctx context.Context, r runner.Request, path string, body []
 }
 
 func (o openAI) baseURL(r runner.Request) string {
-	if base := r.Model.BaseURL.Resolve(o.env.LookupEnv); base != "" {
-		return base
-	}
-	return openAIURL
+	base, _ := o.env.baseURL(r.Model, openAIURL) // a wrong one is told when it is asked
+	return base
 }
 
 // official reports whether the request goes to OpenAI and not to a server that
