@@ -249,7 +249,7 @@ func (k *Consumer) settle(h *held, m events.Received, err error) {
 		log.Error("message rejected", telemetry.KeyCode, r.code, telemetry.KeyErr, err)
 		k.finish(h, append(append([]byte{}, wireTerm...), " "+r.code...))
 	case actNak:
-		if r.delay > 0 {
+		if r.delay > 0 && !errors.Is(err, fault.ErrTurn) {
 			log.Warn("message will be tried again", telemetry.KeyErr, err, "delay", r.delay, telemetry.KeyAttempt, h.newest())
 		}
 		h.mu.Lock()

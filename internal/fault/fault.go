@@ -15,6 +15,10 @@ import (
 // JetStream lets a stale acknowledgement remove what another worker is doing.
 var ErrLost = errors.New("ownership lost")
 
+// ErrTurn says that others come first: nothing went wrong, and the message is
+// delivered again after the wait that goes with it.
+var ErrTurn = errors.New("its turn comes later")
+
 type terminal struct {
 	code string
 	err  error

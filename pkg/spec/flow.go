@@ -25,7 +25,7 @@ type Flow struct {
 	// Callback is nil when a start may name none.
 	Callback *Callback `json:"callback,omitempty"`
 	// Priority is as an agent's, and holds for what the flow starts: what is below a
-	// batch run is batch.
+	// batch run is batch, and so is each item of a list unless it says interactive.
 	Priority string  `json:"priority,omitempty"`
 	Notify   *Notify `json:"notify,omitempty"` // nil: nobody is told
 	// Deadline is as an agent's; what the flow starts has none that is later.

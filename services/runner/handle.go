@@ -38,8 +38,16 @@ func (s *Service) Handle(ctx context.Context, m events.Received) error {
 	if err != nil {
 		return fault.Terminal("decode", err)
 	}
+	at := stageFact
+	if in.Start != nil {
+		at = stageStart
+	}
 	return s.parkOn(ctx, id, m.ID, s.survive(func() error {
-		next, err := s.locked(ctx, id, func() (*claimed, error) { return s.record(ctx, id, m, in) })
+		var next *claimed
+		err := s.gated(ctx, id, in, at, func(asBatch bool) (err error) {
+			next, err = s.locked(ctx, id, func() (*claimed, error) { return s.record(ctx, id, m, in, asBatch) })
+			return err
+		})
 		if err != nil || next == nil {
 			return err
 		}
@@ -153,9 +161,9 @@ func runOf(m events.Received) (id events.RunID, what string, err error) {
 
 // record brings one message into the run and sends what follows. It returns the
 // model call to make, if the commit took the claim.
-func (s *Service) record(ctx context.Context, id events.RunID, m events.Received, in Input) (*claimed, error) {
+func (s *Service) record(ctx context.Context, id events.RunID, m events.Received, in Input, asBatch bool) (*claimed, error) {
 	for {
-		next, err := s.recordOnce(ctx, id, m, in)
+		next, err := s.recordOnce(ctx, id, m, in, asBatch)
 		in.Full = in.Full || errors.Is(err, ErrTreeFull)
 		if !errors.Is(err, ErrVersionConflict) && !errors.Is(err, ErrTreeFull) {
 			return next, err
@@ -166,10 +174,10 @@ func (s *Service) record(ctx context.Context, id events.RunID, m events.Received
 	}
 }
 
-func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Received, in Input) (*claimed, error) {
+func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Received, in Input, asBatch bool) (*claimed, error) {
 	l, err := s.store.Load(ctx, id, s.cache.get(id))
 	if errors.Is(err, ErrNoRun) {
-		return s.firstMessage(ctx, id, m, in, l.Now)
+		return s.firstMessage(ctx, id, m, in, l.Now, asBatch)
 	}
 	if err != nil {
 		return nil, err
@@ -177,6 +185,10 @@ func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Rece
 	plan, err := s.plan(ctx, l.State)
 	if err != nil {
 		return nil, err
+	}
+	if !asBatch && l.State.isBatch(plan, in) {
+		s.cache.put(l.State)
+		return nil, errBehind
 	}
 	if in.Start != nil {
 		in.Start.Body = l.State.Started // recorded; what it pins is what counts
@@ -213,7 +225,7 @@ func cancelMoment(l Loaded) time.Time {
 
 // firstMessage handles a run without a row: a start makes it, anything else
 // waits for the start.
-func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Received, in Input, now time.Time) (*claimed, error) {
+func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Received, in Input, now time.Time, asBatch bool) (*claimed, error) {
 	if in.Fork != nil {
 		return s.firstFork(ctx, id, m, in, now)
 	}
@@ -223,6 +235,8 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 		}
 		return nil, fault.RetryAfter(2*time.Second, fmt.Errorf("run %s: %w yet", id, ErrNoRun))
 	}
+	start := *in.Start // what is pinned is added to it, and it may be looked at again
+	in.Start = &start
 	if in.Start.Body.AcceptedAt.IsZero() {
 		in.Start.Body.AcceptedAt = id.Time()
 	}
@@ -234,6 +248,9 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 		return nil, err
 	}
 	in.Start.Body.Priority = priorityOf(plan, in.Start.Body)
+	if !asBatch && in.Start.Body.Priority == events.PriorityBatch {
+		return nil, errBehind
+	}
 	if in.Start.Broken == nil && plan.Agent != nil {
 		if _, err := spec.FirstMessage(plan.Agent, in.Start.Body.Input); err != nil {
 			in.Start.Broken = &events.Problem{Code: "prompt", Message: err.Error()}

@@ -221,7 +221,7 @@ func (o *outbox) childStart(c events.Child) events.StartRun {
 	return events.StartRun{
 		RunID: c.RunID, Namespace: o.s.Namespace, Ref: c.Ref, Input: c.Input, Labels: o.s.Started.Labels,
 		Trigger: events.Trigger{Kind: "child", Name: o.s.Started.Ref.Name, ID: c.Item}, Principal: o.s.Started.Principal,
-		Parent: &events.Parent{RunID: o.s.RunID, Item: c.Item, Depth: o.s.depth() + 1, Root: o.s.rootAbove(), Priority: o.s.Started.Priority, Holds: o.s.holds(), Shared: o.s.sharedCeilings(o.plan), Bounds: o.s.bounds(o.plan)}, AcceptedAt: o.f.At, Deadline: o.s.deadlineFor(),
+		Parent: &events.Parent{RunID: o.s.RunID, Item: c.Item, Depth: o.s.depth() + 1, Root: o.s.rootAbove(), Priority: o.s.priorityFor(o.plan, c.Item), Holds: o.s.holds(), Shared: o.s.sharedCeilings(o.plan), Bounds: o.s.bounds(o.plan)}, AcceptedAt: o.f.At, Deadline: o.s.deadlineFor(),
 	}
 }
 

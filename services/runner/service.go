@@ -108,6 +108,7 @@ type Service struct {
 	// metrics may be nil.
 	metrics *Metrics
 	slots   *Slots
+	gate    *gate
 	live    *liveFeed
 
 	locks  runLocks
@@ -144,7 +145,7 @@ func New(cfg Config, d Deps) *Service {
 	return &Service{
 		cfg: cfg, worker: d.Worker, store: d.Store, bus: d.Bus, heart: d.Heart, defs: d.Defs, model: d.Model, lag: d.Lag,
 		log: d.Log.With("worker", d.Worker), metrics: d.Metrics,
-		slots: NewSlots(cfg.ModelSlots, events.StepKinds()...), live: newLiveFeed(d.Live), cache: newStateCache(d.CachedRuns), active: map[events.RunID]int64{},
+		slots: NewSlots(cfg.ModelSlots, events.StepKinds()...), gate: newGate(), live: newLiveFeed(d.Live), cache: newStateCache(d.CachedRuns), active: map[events.RunID]int64{},
 		poolMoved: make(chan struct{}, 1), slotMoved: make(chan struct{}, 1),
 	}
 }

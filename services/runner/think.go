@@ -19,7 +19,11 @@ func (s *Service) HandleStep(ctx context.Context, m events.Received) error {
 		return err
 	}
 	return s.parkOn(ctx, id, m.ID, s.survive(func() error {
-		next, err := s.locked(ctx, id, func() (*claimed, error) { return s.stepOnce(ctx, id, m) })
+		var next *claimed
+		err := s.gated(ctx, id, Input{}, stageAnswer, func(asBatch bool) (err error) {
+			next, err = s.locked(ctx, id, func() (*claimed, error) { return s.stepOnce(ctx, id, m, asBatch) })
+			return err
+		})
 		if err != nil || next == nil {
 			return err
 		}
@@ -27,7 +31,7 @@ func (s *Service) HandleStep(ctx context.Context, m events.Received) error {
 	}))
 }
 
-func (s *Service) stepOnce(ctx context.Context, id events.RunID, m events.Received) (*claimed, error) {
+func (s *Service) stepOnce(ctx context.Context, id events.RunID, m events.Received, asBatch bool) (*claimed, error) {
 	for {
 		l, err := s.store.Load(ctx, id, s.cache.get(id))
 		if errors.Is(err, ErrNoRun) {
@@ -37,6 +41,9 @@ func (s *Service) stepOnce(ctx context.Context, id events.RunID, m events.Receiv
 			return nil, err
 		}
 		s.cache.put(l.State)
+		if !asBatch && l.State.isBatch(nil, Input{}) {
+			return nil, errBehind
+		}
 		plan, err := s.plan(ctx, l.State)
 		if err != nil {
 			return nil, err
@@ -158,9 +165,12 @@ func (s *Service) ownedState(ctx context.Context, c claimed) (Loaded, *Plan, err
 func (s *Service) conclude(ctx context.Context, c claimed, r Request, answer Answer, callErr error) (again bool, err error) {
 	full := false
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		_, err = s.locked(ctx, c.run, func() (*claimed, error) {
-			again, err = s.concludeOnce(ctx, c, r, answer, callErr, full)
-			return nil, err
+		err = s.gated(ctx, c.run, Input{}, stageAnswer, func(bool) error {
+			_, err := s.locked(ctx, c.run, func() (_ *claimed, err error) {
+				again, err = s.concludeOnce(ctx, c, r, answer, callErr, full)
+				return nil, err
+			})
+			return err
 		})
 		switch {
 		case err == nil || errors.Is(err, fault.ErrLost) || errors.Is(err, errPublish) || errors.Is(err, ErrNewer):

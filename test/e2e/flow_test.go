@@ -36,6 +36,10 @@ func TestFlow_UnderKills(t *testing.T) {
 	children, runners, deaths, limit, others, abreast, thinks := 60, 2, 3, "20", 15, 1, 50*time.Millisecond
 	if long {
 		children, runners, deaths, limit, others, abreast, thinks = 1000, 4, 20, "40", 100, 5, time.Second
+		limit = cmp.Or(os.Getenv("HOLDFAST_LAB_WINDOW"), limit)
+		if d, err := time.ParseDuration(os.Getenv("HOLDFAST_LAB_THINKS")); err == nil {
+			thinks = d
+		}
 	}
 	if *seed == 0 {
 		*seed = rand.Uint64()
