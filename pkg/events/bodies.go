@@ -13,6 +13,7 @@ const (
 	TypeCommandRun      = "holdfast.run.command.v1"
 	TypeForkRun         = "holdfast.run.fork.v1"
 	TypeSayRun          = "holdfast.run.message.v1"
+	TypeMigrateRun      = "holdfast.run.migrate.v1"
 	TypeToolCompleted   = "holdfast.tool.completed.v1"
 	TypeApprovalDecided = "holdfast.approval.decided.v1"
 	TypeChildCompleted  = "holdfast.run.child_completed.v1"

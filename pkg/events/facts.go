@@ -42,8 +42,12 @@ const (
 	FactForked          = "run_forked"       // body: Forked
 	FactMessage         = "message_received" // body: SayRun
 	FactDeadline        = "deadline_passed"  // body: Expiring
-	FactSlotsAwaited    = "slots_awaited"
-	FactSlotsTaken      = "slots_taken"
+	// A migration's row keeps the order, carries it out or refuses it.
+	FactMigrationOrdered = "migration_ordered" // body: Migration
+	FactMigrated         = "run_migrated"      // body: Migrated
+	FactMigrationRefused = "migration_refused" // body: MigrationRefused
+	FactSlotsAwaited     = "slots_awaited"
+	FactSlotsTaken       = "slots_taken"
 	// FactCompactionStarted and FactContextCompacted shorten the conversation that
 	// later requests begin with.
 	FactCompactionStarted = "compaction_started"

@@ -39,13 +39,14 @@ const (
 	RunRaiseBudget     = "raise_budget"
 	RunFork            = "fork" // to the run that comes of it
 	RunMessage         = "message"
+	RunMigrate         = "migrate"
 )
 
 // FastRunKinds lists every <what> of RUNS that the consumer "runner" takes;
 // RunStep and its lanes belong to consumers of their own; see lanes.go.
 var FastRunKinds = []string{
 	RunStart, RunSignal, RunToolCompleted, RunApprovalDecided, RunChildCompleted,
-	RunTimerFired, RunCancel, RunPause, RunResume, RunRaiseBudget, RunFork, RunMessage,
+	RunTimerFired, RunCancel, RunPause, RunResume, RunRaiseBudget, RunFork, RunMessage, RunMigrate,
 }
 
 // What an APPROVALS message asks for.

@@ -25,6 +25,8 @@ type Plan struct {
 	Pools     []Pool
 	// Starts is what the tools may start, by kind and name.
 	Starts map[string]Startable
+	// Next is what an order that waits moves the run to; nil without one.
+	Next *Plan
 }
 
 // Pool is a shared budget that an agent draws on.
@@ -120,7 +122,7 @@ func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (De
 	if err := d.advance(plan); err != nil {
 		return Decision{}, err
 	}
-	return Decision{Facts: d.facts, State: d.state}, nil
+	return Decision{Facts: d.facts, State: d.state, Plan: d.plan}, nil
 }
 
 // judgeCall decides whether call number index of an answer is made at all.
@@ -346,8 +348,12 @@ func DecideFailure(s *State, plan *Plan, e *ModelError, by Claimed, now time.Tim
 	if err := d.add(events.FactModelFailed, body, false); err != nil {
 		return Decision{}, err
 	}
+	plan, err := d.moveOn(plan) // the new version asks at once, whatever the old one failed of
+	if err != nil {
+		return Decision{}, err
+	}
 	switch {
-	case again || d.state.Cancel != nil:
+	case again || d.state.Cancel != nil || d.plan != nil:
 	case e.Code == CodeContextWindow:
 		if started, err := d.squeeze(plan); err != nil {
 			return Decision{}, err
@@ -363,8 +369,8 @@ func DecideFailure(s *State, plan *Plan, e *ModelError, by Claimed, now time.Tim
 			return Decision{}, err
 		}
 	}
-	err := d.advance(plan)
-	return Decision{Facts: d.facts, State: d.state}, err
+	err = d.advance(plan)
+	return Decision{Facts: d.facts, State: d.state, Plan: d.plan}, err
 }
 
 // backoff is 1 s doubling to 60 s, at least the provider's hint and at most

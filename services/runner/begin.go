@@ -87,7 +87,9 @@ func (s *Service) beginFork(ctx context.Context, namespace string, d *decision, 
 			past.Rows[0].Data = mustJSON(start.Body)
 		}
 	} else {
-		plan, err = s.planOf(ctx, namespace, started)
+		if started, err = past.executed(o); err == nil {
+			plan, err = s.planOf(ctx, namespace, started)
+		}
 	}
 	if err != nil {
 		return nil, err

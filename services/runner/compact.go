@@ -152,5 +152,5 @@ func DecideSummary(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (D
 		return Decision{}, err
 	}
 	err := d.advance(plan)
-	return Decision{Facts: d.facts, State: d.state}, err
+	return Decision{Facts: d.facts, State: d.state, Plan: d.plan}, err
 }

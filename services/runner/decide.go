@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -22,6 +23,20 @@ type Decision struct {
 	// Recorded says that the cause was recorded before: nothing is added, what
 	// its rows say goes out again.
 	Recorded bool
+	// Plan is what the run executes behind the rows, when they moved it to another
+	// version; else nil.
+	Plan *Plan
+}
+
+// after is the plan that holds behind the decision's rows.
+func (d Decision) after(plan *Plan) *Plan { return cmp.Or(d.Plan, plan) }
+
+// before is the state whose budgets the rows are compared with.
+func (d Decision) before(s *State) *State {
+	if d.Plan != nil {
+		return NewState(s.RunID, s.Namespace) // those of the new version, from none
+	}
+	return s
 }
 
 // decision collects rows and folds each as it comes, so that every rule looks
@@ -34,9 +49,17 @@ type decision struct {
 	facts  []Fact
 	// mayBegin is how far State.Begun may rise; nil: nobody found the tree full.
 	mayBegin *int64
+	busy     bool  // a model call is in flight
+	next     *Plan // of an order that these rows record
+	plan     *Plan // of the version that they moved the run to
 }
 
 func (d *decision) add(kind string, body any, inbound bool) error {
+	if m := d.state.Moving; m != nil && endOf[kind] != "" {
+		if err := d.refuseMove(m.MigrateRun, events.Problem{Code: events.MigrateEnded, Message: "the run ended before the order could be carried out"}, false); err != nil {
+			return err
+		}
+	}
 	f := Fact{Seq: d.state.Seq + 1, Kind: kind, Cause: d.cause, Inbound: inbound, Worker: d.worker, At: d.now, Data: mustJSON(body)}
 	if r, ok := body.(interface{ Reader() int }); ok {
 		f.Reader = r.Reader()
@@ -63,6 +86,8 @@ type Input struct {
 	Signal   *events.Signal
 	Command  *events.Command
 	Say      *events.SayRun
+	Move     *Move  // of an order to migrate; the service resolves it
+	Busy     bool   // somebody has the claim: a model call is in flight
 	What     string // events.RunCancel, RunPause, RunResume or RunRaiseBudget, for Command
 	Original any    // the decoded body
 	Full     bool   // a commit of it found the tree full
@@ -89,9 +114,9 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 	if s.Causes.has(in.Cause) {
 		return Decision{State: s, Recorded: true}, nil
 	}
-	d := &decision{state: s.Clone(), cause: in.Cause, worker: worker, now: now, mayBegin: in.MayBegin}
+	d := &decision{state: s.Clone(), cause: in.Cause, worker: worker, now: now, mayBegin: in.MayBegin, busy: in.Busy}
 	d.state.committed = s.Seq
-	if in.Command != nil || in.Decided != nil { // what they begin would begin too late
+	if in.Command != nil || in.Decided != nil || in.Move != nil { // what they begin would begin too late
 		if err := d.expire(); err != nil {
 			return Decision{}, err
 		}
@@ -102,6 +127,8 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 		err = d.add(events.FactCallback, *in.Tool, true)
 	case in.Child != nil && s.End != "" && s.openStarted(in.Child.Item):
 		err = d.child(*in.Child)
+	case in.Move != nil:
+		err = d.migrate(in)
 	case s.End != "":
 		err = d.late(in)
 	case in.Start != nil:
@@ -135,7 +162,7 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 	if err := d.advance(plan); err != nil {
 		return Decision{}, err
 	}
-	return Decision{Facts: d.facts, State: d.state}, nil
+	return Decision{Facts: d.facts, State: d.state, Plan: d.plan}, nil
 }
 
 // late keeps a fact for an ended run. It changes nothing else.
@@ -167,7 +194,7 @@ func (d *decision) tool(t events.ToolCompleted) error {
 	if c.State == callDone && c.Done != nil && c.Done.Status != events.CallUnknown {
 		return d.late(Input{Type: events.TypeToolCompleted, Original: t}) // the model has read the first result
 	}
-	if c.State == callDone && d.answeredAfter(c) {
+	if c.State == callDone && (d.answeredAfter(c) || t.Status == events.CallUnknown && d.state.behind(c.Since)) {
 		return d.late(Input{Type: events.TypeToolCompleted, Original: t})
 	}
 	return d.add(events.FactToolCompleted, t, true)
@@ -228,7 +255,7 @@ func (d *decision) timer(t events.TimerFired) error {
 }
 
 // advance adds the rows that follow from the state alone, until nothing does.
-func (d *decision) advance(plan *Plan) error {
+func (d *decision) advance(plan *Plan) (err error) {
 	for {
 		s := d.state
 		if s.End != "" || s.Seq == 0 {
@@ -249,6 +276,9 @@ func (d *decision) advance(plan *Plan) error {
 			}
 			return d.stopped(false)
 		}
+		if plan, err = d.moveOn(plan); err != nil {
+			return err
+		}
 		if s.Pause != nil || s.Attention != nil {
 			return nil
 		}
@@ -259,7 +289,6 @@ func (d *decision) advance(plan *Plan) error {
 			return nil
 		}
 		var more bool
-		var err error
 		if s.Started.Ref.Kind == events.KindFlow {
 			more, err = d.advanceFlow(plan)
 		} else {

@@ -82,16 +82,12 @@ func (p *Plan) fallback(s *State, e *ModelError, attempt int) string {
 // all of it comes from models behind the same API and nothing of it is bound to
 // the model that said it.
 func (s *State) takenBy(p *Plan, m NamedModel) bool {
-	providers := map[string]string{p.ModelName: p.Model.Provider}
-	for _, f := range p.Fallbacks {
-		providers[f.Name] = f.Provider
-	}
-	for _, t := range s.Turns[s.cut():] {
-		a := t.Answer
+	for i := s.cut(); i < len(s.Turns); i++ {
+		a := s.Turns[i].Answer
 		if unsaid(a) {
 			continue
 		}
-		if a.Bound || providers[a.ModelName] != m.Provider {
+		if a.Bound || s.providerOf(p, i) != m.Provider {
 			return false
 		}
 	}

@@ -40,11 +40,12 @@ func (s *State) copied(seq int64) bool {
 // between two turns, nothing is open and nothing holds it.
 func (s *State) forked(f events.Forked) error {
 	s.Fork, s.Guarded = &f, s.Guarded || !f.Retry
+	s.Moving = nil
 	s.Queued, s.SlotWait, s.Shared = len(s.Started.Concurrency) > 0, nil, nil
 	s.Pause, s.Attention, s.Retry, s.Failures, s.Overtime, s.Overdue = nil, nil, nil, 0, 0, false // its time is counted anew
 	maps.DeleteFunc(s.Items, func(_ string, it *Item) bool { return it.Done == nil })
 	if len(f.Edits.Input) > 0 {
-		s.Started.Input = f.Edits.Input
+		s.Started.Input, s.First = f.Edits.Input, ""
 	}
 	if f.Edits.Prompt != "" {
 		s.Prompt = f.Edits.Prompt
@@ -77,6 +78,9 @@ func (s *State) forked(f events.Forked) error {
 func (s *State) firstMessage(plan *Plan) (string, error) {
 	if s.Prompt != "" {
 		return s.Prompt, nil
+	}
+	if s.First != "" {
+		return s.First, nil
 	}
 	return spec.FirstMessage(plan.Agent, s.Started.Input)
 }
@@ -155,6 +159,21 @@ func (p Past) started() (events.RunStarted, error) {
 		return body, forkf("the first row cannot be read (%v): what the run executes is not known", err)
 	}
 	return body, nil
+}
+
+// executed is what the old run executed at the row that a fork takes.
+func (p Past) executed(o events.ForkRun) (events.RunStarted, error) {
+	started, err := p.started()
+	if err != nil || !slices.ContainsFunc(p.Rows, func(f Fact) bool { return f.Kind == events.FactMigrated }) {
+		return started, err
+	}
+	row, _, _ := p.safeRow(o.From, o.At, o.Edits.Message != "")
+	for _, f := range p.Rows[:row] {
+		if m, ok := read[events.Migrated](f); ok && f.Kind == events.FactMigrated {
+			started = pinned(started, m.Pins)
+		}
+	}
+	return started, nil
 }
 
 // fork begins a run with the rows of another. It is pure; plan is what the old

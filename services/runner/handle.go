@@ -205,6 +205,10 @@ func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Rece
 	if in.MayBegin, err = s.mayBegin(ctx, l.State, in.Full); err != nil {
 		return nil, err
 	}
+	if err := s.resolveMove(ctx, l.State, &in); err != nil {
+		return nil, err
+	}
+	in.Busy = l.Claim.Held()
 	d, err := Decide(l.State, plan, in, s.worker, l.Now)
 	if err != nil {
 		return nil, fault.Terminal("decide", err)
@@ -212,7 +216,9 @@ func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Rece
 	if d.Recorded {
 		return s.again(ctx, l, plan, m, in)
 	}
-	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: cancelMoment(l), Alerts: ownAlerts(l.State, d.State, plan, l.Now)}
+	plan = d.after(plan)
+	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: cancelMoment(l), Alerts: ownAlerts(d.before(l.State), d.State, plan, l.Now),
+		Unclaimed: d.Plan != nil}
 	return s.commitAndSend(ctx, l, plan, c, s.commit)
 }
 

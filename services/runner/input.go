@@ -42,6 +42,9 @@ func decodeInput(m events.Received, what string) (Input, error) {
 	case events.RunMessage:
 		in.Say = new(events.SayRun)
 		in.Original = in.Say
+	case events.RunMigrate:
+		in.Move = new(Move)
+		in.Original = &in.Move.MigrateRun
 	case events.RunCancel, events.RunPause, events.RunResume, events.RunRaiseBudget:
 		in.Command = new(events.Command)
 		in.Original = in.Command

@@ -114,7 +114,7 @@ func (r *rig) checkJournal(ctx context.Context, id events.RunID) (checked, left 
 		if err := st.Apply(f); err != nil {
 			return 0, 0, err
 		}
-		if f.Kind == events.FactStarted {
+		if f.Kind == events.FactStarted || f.Kind == events.FactMigrated {
 			if plan, err = r.planOf(ctx, st.Started); err != nil {
 				return 0, 0, err
 			}

@@ -68,6 +68,9 @@ func (o *outbox) commands() error {
 	case events.FactToolCompleted:
 		return decodeInto(o.f, o.toolCompleted)
 	case events.FactApprovalDecided:
+		if o.s.behind(o.f.Seq) {
+			return nil
+		}
 		return decodeInto(o.f, o.decided)
 	case events.FactChildrenStarted:
 		return decodeInto(o.f, func(c events.ChildrenStarted) error {
@@ -81,6 +84,9 @@ func (o *outbox) commands() error {
 	case events.FactChildStarted:
 		return decodeInto(o.f, func(c events.ChildStarted) error { o.startChild(c.Child); return nil })
 	case events.FactQuestionAsked:
+		if o.s.behind(o.f.Seq) {
+			return nil
+		}
 		return decodeInto(o.f, o.askQuestion)
 	case events.FactDeadline:
 		return decodeInto(o.f, func(e events.Expiring) error { o.takeBack(e.Cancelling); return nil })
@@ -93,6 +99,9 @@ func (o *outbox) commands() error {
 }
 
 func (o *outbox) calls(calls []events.AskedCall) {
+	if o.s.behind(o.f.Seq) {
+		return
+	}
 	for _, c := range calls {
 		switch c.Route {
 		case events.RouteSend:
@@ -169,7 +178,7 @@ func (o *outbox) toolCompleted(t events.ToolCompleted) error {
 		return fmt.Errorf("call %s was never asked", t.CallID)
 	}
 	if t.Status == events.CallUnknown && t.InDoubt == "ask" && t.Settled == "" {
-		if id := events.NewApprovalID(t.CallID, "d", o.f.Seq); slices.Contains(c.Doubts, id) {
+		if id := events.NewApprovalID(t.CallID, "d", o.f.Seq); slices.Contains(c.Doubts, id) && !o.s.behind(o.f.Seq) {
 			o.askDoubt(c, id, t)
 		}
 		return nil

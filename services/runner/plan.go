@@ -109,7 +109,7 @@ func (s *Service) plan(ctx context.Context, st *State) (*Plan, error) {
 		return nil, err
 	}
 	p.Pools = append(p.Pools, ownPools(st.RunID, p.Flow)...)
-	return p, nil
+	return p, s.loadNext(ctx, st, p)
 }
 
 func (s *Service) planOf(ctx context.Context, namespace string, started events.RunStarted) (*Plan, error) {

@@ -118,6 +118,9 @@ func (l *loop) took(d runner.Decision, err error) {
 		l.t.Fatal(err)
 	}
 	l.journal, l.state = append(l.journal, d.Facts...), d.State
+	if d.Plan != nil {
+		l.plan = d.Plan
+	}
 	l.commits = append(l.commits, len(l.journal))
 }
 

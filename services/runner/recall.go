@@ -18,7 +18,7 @@ func (p Past) effects(plan *Plan) []events.PastEffect {
 	gone := map[events.CallID]bool{}
 	route := func(run events.RunID, calls []events.AskedCall) {
 		for _, c := range calls {
-			if c.Args == nil || c.Rule == events.RuleRecall || !changes(plan.Tools[c.Tool]) || c.Builtin != "" {
+			if c.Args == nil || c.Rule == events.RuleRecall || !mayChange(plan, c.Tool) || c.Builtin != "" {
 				continue
 			}
 			known[c.CallID] = &events.PastEffect{CallID: c.CallID, Row: c.CallID.Row(), Tool: c.Tool, ArgsDigest: c.ArgsDigest, Key: callKey(run, c), State: "open"}
@@ -50,7 +50,7 @@ func (p Past) effects(plan *Plan) []events.PastEffect {
 		}
 	}
 	for _, l := range p.Ledger {
-		if !changes(plan.Tools[l.Tool]) {
+		if !mayChange(plan, l.Tool) {
 			continue
 		}
 		sent[l.CallID] = true
@@ -78,6 +78,12 @@ func (p Past) effects(plan *Plan) []events.PastEffect {
 		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.CallID, b.CallID))
 	})
 	return out
+}
+
+// mayChange is changes for a tool that another version of the agent had.
+func mayChange(plan *Plan, tool string) bool {
+	t, ok := plan.Tools[tool]
+	return !ok || changes(t)
 }
 
 // read decodes a row that may be damaged.

@@ -51,16 +51,21 @@ type State struct {
 	ToolCalls  int64 // calls that were sent or asked; refused ones cost nothing
 	Begun      int64 // runs that were started, all attempts; not those of copied rows
 	Usage      events.Usage
-	Cost       int64            // of all answers and billed attempts, in micro-dollars, by the prices of their models
-	CostGuess  int64            // the part of it whose usage was estimated
-	ModelName  string           // of the fallback that answers now; empty for the agent's own model
-	Messages   []Message        // to the model, in order
-	Prompt     string           // instead of the agent's first message
-	System     string           // instead of the agent's instructions
-	Fork       *events.Forked   // the newest; nil for a run that began by itself
-	Guarded    bool             // every write needs a yes: what it goes on from was edited, or may be
-	Raised     map[string]int64 // ceilings lifted by command, by the names in ceilings.go
-	Signals    []events.Signal  // kept until a call takes them, the oldest first
+	Cost       int64             // of all answers and billed attempts, in micro-dollars, by the prices of their models
+	CostGuess  int64             // the part of it whose usage was estimated
+	ModelName  string            // of the fallback that answers now; empty for the agent's own model
+	Messages   []Message         // to the model, in order
+	Prompt     string            // instead of the agent's first message
+	System     string            // instead of the agent's instructions
+	First      string            // what the conversation began with, before the run moved to another version
+	Versions   []Version         // that the run executed before; never written, only replaced
+	Moved      int64             // row behind which it executes what Started pins; 0: from the first
+	Moving     *events.Migration // an order to move it that waits
+	Ordered    string            // id of the newest such order
+	Fork       *events.Forked    // the newest; nil for a run that began by itself
+	Guarded    bool              // every write needs a yes: what it goes on from was edited, or may be
+	Raised     map[string]int64  // ceilings lifted by command, by the names in ceilings.go
+	Signals    []events.Signal   // kept until a call takes them, the oldest first
 	PlanItems  []events.PlanItem
 	NamedFacts map[string]json.RawMessage // canonical; like PlanItems never written, only replaced
 
@@ -287,6 +292,12 @@ func (s *State) apply(f Fact) error {
 		return decodeInto(f, s.compactionStarted)
 	case events.FactContextCompacted:
 		return decodeInto(f, func(b events.ContextCompacted) error { return s.contextCompacted(f.Seq, b) })
+	case events.FactMigrationOrdered:
+		return decodeInto(f, func(m events.Migration) error { s.migrationOrdered(m); return nil })
+	case events.FactMigrated:
+		return decodeInto(f, func(m events.Migrated) error { s.migrated(f.Seq, m); return nil })
+	case events.FactMigrationRefused:
+		return decodeInto(f, func(m events.MigrationRefused) error { s.migrationRefused(m); return nil })
 	case events.FactLateResult:
 		return nil
 	}
@@ -507,8 +518,11 @@ func (s *State) cancelling(seq int64, c events.Cancelling) {
 func (s *State) end(seq int64, kind string, e events.Ending) {
 	s.Ending, s.EndSeq = e, seq
 	s.Attention, s.Pause = nil, nil
-	s.End = map[string]string{
-		events.FactCompleted: events.StatusCompleted, events.FactFailed: events.StatusFailed,
-		events.FactCancelled: events.StatusCancelled, events.FactExpired: events.StatusExpired,
-	}[kind]
+	s.End, s.Moving = endOf[kind], nil
+}
+
+// endOf is the final status that a kind of row gives.
+var endOf = map[string]string{
+	events.FactCompleted: events.StatusCompleted, events.FactFailed: events.StatusFailed,
+	events.FactCancelled: events.StatusCancelled, events.FactExpired: events.StatusExpired,
 }

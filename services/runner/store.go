@@ -37,9 +37,11 @@ type Commit struct {
 	Guard Claim
 	// Claim is the claim after the commit: ClaimKeep leaves it, ClaimTake makes
 	// it Worker's with a higher epoch, ClaimClear drops it.
-	Claim  ClaimChange
-	Worker string
-	Cause  string
+	Claim ClaimChange
+	// Unclaimed also demands that nobody has the claim.
+	Unclaimed bool
+	Worker    string
+	Cause     string
 	// CancelledAt is the moment that cancel timers count from.
 	CancelledAt time.Time
 	Settle      *Settlement

@@ -230,10 +230,11 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 		return false, fault.Terminal("decide", err)
 	}
 	commit := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: c.Cause, CancelledAt: cancelMoment(l),
-		Guard: Claim{Worker: s.worker, Epoch: c.Epoch}, Claim: ClaimClear, Alerts: ownAlerts(l.State, d.State, plan, l.Now)}
+		Guard: Claim{Worker: s.worker, Epoch: c.Epoch}, Claim: ClaimClear, Alerts: ownAlerts(d.before(l.State), d.State, d.after(plan), l.Now)}
 	if len(plan.Pools) > 0 {
 		commit.Settle = &Settlement{Reservation: s.reservation(l.State, pools, r.Seq, c.Epoch, Amounts{}), Used: used}
 	}
+	plan = d.after(plan)
 	again = d.State.OwesModelCall() && s.keeps(ctx, d.State)
 	if again {
 		reserved, err := s.reserve(ctx, d.State, plan, c.Epoch)

@@ -165,10 +165,10 @@ WITH run AS (
         updated_at = clock_timestamp(),
         ended_at = CASE WHEN $30::boolean THEN clock_timestamp() ELSE ended_at END,
         cancelled_at = coalesce(cancelled_at, $31),
-        min_reader = greatest(min_reader, $33), cost_micro_usd = $34, cost_estimated_micro_usd = $35, messages = $37, messages_unread = $38
+        min_reader = greatest(min_reader, $33), cost_micro_usd = $34, cost_estimated_micro_usd = $35, messages = $37, messages_unread = $38, digest = $39
     WHERE run_id = $1 AND seq = $32
       AND ($29 = 0 OR claim_epoch = $29 AND claim_worker = $27)
-      AND ($26 <> 1 OR claim_worker IS NULL)
+      AND ($26 <> 1 AND NOT $40 OR claim_worker IS NULL)
     RETURNING run_id, claim_epoch, updated_at AS at)` + commitTail
 
 // Create implements runner.Store.
@@ -215,7 +215,8 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	heard, unread := st.Heard()
 	args := append(commitArgs(c),
 		st.Status(), st.Waiting(), jsonText(st.Ending.Output), problemText(whyNot(st)), pausedFor(st), st.ModelCalls, st.ToolCalls, st.Usage.Total(),
-		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq, readerOf(c.Facts), st.Cost, st.CostGuess, countsAnew(c), heard, unread)
+		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq, readerOf(c.Facts), st.Cost, st.CostGuess, countsAnew(c), heard, unread,
+		string(st.Started.Ref.Digest), c.Unclaimed)
 	// The run stops owing a call that nobody has begun: it may wait for a pool.
 	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall()
 	moves := movesSlots(c)

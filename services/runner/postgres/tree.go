@@ -23,7 +23,7 @@ tree AS (
 
 var (
 	createStarting = starting(createRun, 46)
-	updateStarting = starting(updateRun, 38)
+	updateStarting = starting(updateRun, 40)
 )
 
 func starting(statement string, args int) string {
