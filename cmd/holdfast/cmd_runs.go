@@ -28,6 +28,7 @@ type RunsCmd struct {
 	Retry   RunsRetryCmd   `cmd:"" help:"Try failed runs again from their last good row."`
 	Fork    RunsForkCmd    `cmd:"" help:"Begin a run with the rows of another one, with edits."`
 	Bundle  RunsBundleCmd  `cmd:"" help:"Get everything about a run in one document."`
+	Migrate RunsMigrateCmd `cmd:"" help:"Move a run to another version of its agent, with a diff."`
 	Message RunsMessageCmd `cmd:"" help:"Say something to the model of a run."`
 }
 
@@ -175,7 +176,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "budgets", budgetLines(r), "journal", journalLength(r.Seq),
 		"deadline", stamp(r.Deadline), "priority", r.Priority, "accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
 		"input", pretty(r.Input), "output", pretty(r.Output),
-		"messages", messageLines(r.Messages), "plan", planLines(r.Plan), "facts", factLines(r.Facts), "artifacts", artifactLines(r))
+		"versions", moveLines(r.Migrations), "messages", messageLines(r.Messages), "plan", planLines(r.Plan), "facts", factLines(r.Facts), "artifacts", artifactLines(r))
 }
 
 func (c *RunsGetCmd) journal(ctx context.Context, w io.Writer, api *client.Client, id events.RunID) error {

@@ -129,6 +129,9 @@ type Run struct {
 	Budgets []RunBudget `json:"budgets,omitempty"`
 	// Messages is what was said to its model; not in lists.
 	Messages *Messages `json:"messages,omitempty"`
+	// Migrations are the newest orders to move it to another version of its agent; not
+	// in lists.
+	Migrations []Move `json:"migrations,omitempty"`
 	// Plan and Facts are what the run's model keeps, Artifacts the newest 100 that
 	// its calls left behind. None is in lists.
 	Plan          []events.PlanItem          `json:"plan,omitempty"`

@@ -102,6 +102,9 @@ func (s *Service) orderPage(ctx context.Context, namespace, principal string, b 
 	if b.Kind == OrderRetry {
 		return s.retryPage(ctx, namespace, principal, b, page)
 	}
+	if b.Kind == OrderMigrate {
+		return s.migratePage(ctx, namespace, principal, b, page)
+	}
 	commands := make([]Command, len(page))
 	for i, r := range page {
 		id, err := uuid.NewV7()
@@ -145,6 +148,9 @@ func (s *Service) fitting(ctx context.Context, namespace string, b Bulk) (done B
 		return BulkDone{}, err
 	}
 	f := RunFilter{Namespace: namespace, Open: true, Limit: bulkPage}
+	if b.Kind == OrderMigrate {
+		f.Kind = events.KindAgent
+	}
 	if b.Kind != OrderRetry {
 		if err := s.fittingIn(ctx, f, b, now, &done); err != nil {
 			return BulkDone{}, err

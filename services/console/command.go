@@ -15,11 +15,11 @@ type Command struct {
 	ID        string
 	Namespace string
 	RunID     events.RunID
-	Kind      string // events.RunCancel, RunPause, RunResume, RunRaiseBudget, RunSignal, RunFork or RunMessage
+	Kind      string // events.RunCancel, RunPause, RunResume, RunRaiseBudget, RunSignal, RunFork, RunMessage or RunMigrate
 	Principal string
 	// Key is the caller's Idempotency-Key; the same key is the same command.
 	Key string
-	// Body is events.Command, Signal for RunSignal, ForkRun or SayRun.
+	// Body is events.Command, Signal for RunSignal, ForkRun, SayRun or MigrateRun.
 	Body          json.RawMessage
 	CreatedAt     time.Time
 	AnnounceCount int
@@ -103,6 +103,9 @@ func (c Command) essence() string {
 	delete(m, "id")
 	delete(m, "principal")
 	delete(m, "after")
+	if _, current := m["current"]; current && c.Kind == events.RunMigrate {
+		delete(m, "to") // what the name meant then
+	}
 	if c.Kind == events.RunFork { // what each order gets anew
 		delete(m, "run_id")
 		delete(m, "ref")
@@ -136,6 +139,8 @@ func Announcement(c Command, msgID string) events.Message {
 		typ = events.TypeForkRun
 	case events.RunMessage:
 		typ = events.TypeSayRun
+	case events.RunMigrate:
+		typ = events.TypeMigrateRun
 	}
 	return events.Message{
 		Subject:   events.RunSubject(c.RunID, c.Kind),

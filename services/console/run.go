@@ -54,6 +54,9 @@ type Run struct {
 	Priority string // one of events.Priorities; not in lists
 	// Messages is what was said to its model. Not in lists.
 	Messages Messages
+	// Moves are the newest rows about moving it to another version, the newest first.
+	// Not in lists.
+	Moves []Move
 	// Announced reports whether a start that no runner has taken was stored by
 	// the bus. True for every run that a runner knows.
 	Announced bool

@@ -21,6 +21,7 @@ type Store interface {
 	BulkStore
 	ForkStore
 	MessageStore
+	MigrationReader
 	BundleReader
 	ProgramStore
 	TokenStore

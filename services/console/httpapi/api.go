@@ -42,6 +42,7 @@ func Register(d *door.Door, s *console.Service) {
 	a.bulk()
 	a.forks()
 	a.messages()
+	a.migrate()
 	a.bundles()
 	a.streams()
 	a.resources()

@@ -132,7 +132,8 @@ type runPage struct {
 	Artifacts              []artifactRow
 	MoreArtifacts          bool
 	Journal                []journalRow
-	Earlier                int64 // seq before which there is more; 0 for nothing
+	Moves                  []string // to other versions
+	Earlier                int64    // seq before which there is more; 0 for nothing
 	MayCancel              bool
 }
 
@@ -173,6 +174,7 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	if whole, err := a.console.GetRun(r.Context(), f.Namespace, id); err == nil {
 		data.known(whole)
+		data.Moves = moveSentences(whole.Moves)
 	} else { // a damaged row; the journal below says more
 		data.Notice = "What the run has written down cannot be read."
 	}

@@ -21,7 +21,7 @@ type Run struct {
 	Namespace   string            `json:"namespace"`
 	Kind        string            `json:"kind" enum:"agent,flow,program" doc:"program: its loop is a program of the user"`
 	Name        string            `json:"name"`
-	Digest      events.Digest     `json:"digest" doc:"the version that the run executes to its end"`
+	Digest      events.Digest     `json:"digest" doc:"the version that the run executes, to its end unless it is moved"`
 	Status      string            `json:"status" doc:"queued, running, waiting, paused, needs_attention, cancelling; ends: completed, failed, cancelled, expired"`
 	Seq         int64             `json:"seq" doc:"number of the newest event; 0 before a runner has the run"`
 	Waiting     string            `json:"waiting,omitempty" doc:"what it waits for, in a few words; see /why"`
@@ -51,6 +51,7 @@ type Run struct {
 	Budgets     []RunBudget       `json:"budgets,omitempty" doc:"how it stands to its ceilings, own ones first; not in lists"`
 	Priority    string            `json:"priority,omitempty" doc:"interactive, or batch: others come before it; not in lists"`
 	Messages    *Messages         `json:"messages,omitempty" doc:"what was said to its model; not in lists"`
+	Migrations  []Move            `json:"migrations,omitempty" doc:"orders to move it to another version of its agent and what became of them, the newest first; not in lists"`
 	Known
 }
 
@@ -78,7 +79,7 @@ func wireRun(r console.Run) Run {
 		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens, Cost: r.CostMicroUSD, CostGuess: r.CostEstimatedMicroUSD, Worker: r.ClaimWorker, Attempts: r.Attempts,
 		AcceptedAt: r.AcceptedAt, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: orNil(r.EndedAt),
 		Callback: wireCallback(r.Callback), Known: wireKnown(r.Known),
-		ForkedFrom: wireOrigin(r.Origin), Forks: wireForks(r.Forks), Messages: wireMessages(r.Messages), Deadline: orNil(r.Deadline), Priority: r.Priority, Budgets: wireBudgets(r.Budgets),
+		ForkedFrom: wireOrigin(r.Origin), Forks: wireForks(r.Forks), Messages: wireMessages(r.Messages), Migrations: wireMoves(r.Moves), Deadline: orNil(r.Deadline), Priority: r.Priority, Budgets: wireBudgets(r.Budgets),
 	}
 }
 

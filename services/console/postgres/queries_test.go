@@ -22,6 +22,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"missingNeeds": missingNeeds, "insertVersion": insertVersion, "setCurrent": setCurrent, "currentVersion": currentVersion,
 		"startProgram": startProgram, "programByKey": programByKey, "programStatus": programStatus, "loadCheckpoint": loadCheckpoint,
 		"saveCheckpoint": saveCheckpoint, "savedByKey": savedByKey, "endProgram": endProgram, "eventsOfProgram": eventsOfProgram, "isProgram": isProgram,
+		"firstRow": firstRow, "movesOfRun": movesOfRun, "movedOfRun": movedOfRun, "answersOver": answersOver, "failedOver": failedOver, "versionsOf": versionsOf, "currentOf": currentOf,
 		"retryOf": retryOf, "origin": origin, "insertFork": insertFork, "pastEffects": pastEffects, "forksOf": forksOf, "forkOf": forkOf,
 		"messageTurn": messageTurn, "listener": listener, "unreadMessages": unreadMessages, "lastMessage": lastMessage, "insertMessage": insertMessage, "lastEvents": lastEvents, "firstEvent": firstEvent, "runEffects": runEffects, "controlOfRun": controlOfRun, "newestMessages": newestMessages,
 		"listResources": listResources, "getResource": getResource,

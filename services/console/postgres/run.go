@@ -59,6 +59,9 @@ func (s *Store) GetRun(ctx context.Context, namespace string, id events.RunID) (
 	if err := s.control(ctx, &r); err != nil {
 		return r, err
 	}
+	if err := s.moves(ctx, &r); err != nil {
+		return r, err
+	}
 	if r.Budgets, err = s.budgets(ctx, r); err != nil {
 		return r, err
 	}
