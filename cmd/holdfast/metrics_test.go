@@ -10,7 +10,9 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/services/approvals"
 	"github.com/holdfast-run/holdfast/services/runner"
+	"github.com/holdfast-run/holdfast/services/tools"
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
@@ -22,6 +24,12 @@ func TestMetricsDoc(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := runner.NewMetrics(tel); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tools.NewMetrics(tel); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := approvals.NewMetrics(tel); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := egress.NewMetrics(tel); err != nil {
@@ -64,6 +72,9 @@ Names of webhooks and schedules, ids of runs and texts of errors are in the deli
 | a running run stands still | ` + "`max(holdfast_runner_stalled_seconds) > 1800`" + ` |
 | runs wait for a person because of a fault | ` + "`increase(holdfast_runner_parked_total[1h]) > 0`" + ` |
 | workers die or lose their database | ` + "`increase(holdfast_runner_takeovers_total[10m]) > 0`" + ` |
+| writes may have happened and nobody knows | ` + "`sum by (policy) (increase(holdfast_tools_doubts_total[1h])) > 0`" + ` |
+| people are waited for | ` + "`max(holdfast_approvals_waiting_age_seconds) > 86400`" + ` |
+| people are not told | ` + "`increase(holdfast_approvals_notices_total{state=~\"failed\\|unknown\"}[1h]) > 0`" + ` |
 | a host that tools or models need is failing | ` + "`max(holdfast_egress_circuits_open) > 0`" + ` |
 | senders are refused | ` + "`sum by (provider, reason) (rate(holdfast_trigger_requests_total{outcome=\"rejected\",provider!=\"unknown\"}[5m])) > 0`" + ` |
 `)

@@ -27,6 +27,7 @@ func (p *process) addApprovals() {
 		svc      *approvals.Service
 		notifier *approvals.Notifier
 		channels notify.Config
+		metrics  *approvals.Metrics
 	)
 	p.pool("approvals", &pool)
 	p.part("approvals-relay", func(context.Context) (lifecycle.Service, error) {
@@ -38,6 +39,9 @@ func (p *process) addApprovals() {
 		if err != nil {
 			return nil, err
 		}
+		if metrics, err = approvals.NewMetrics(p.telemetry); err != nil {
+			return nil, err
+		}
 		channels = notify.Config{Egress: out, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
 		notifier = approvals.NewNotifier(approvals.NotifierDeps{
 			Links: postgres.New(pool), Requests: postgres.New(pool), PublicURL: p.publicURL(p.services.ApprovalsPublicURL),
@@ -45,6 +49,7 @@ func (p *process) addApprovals() {
 			Channels:   notify.All(channels),
 			Definition: channelDefinitions{catalog.New(pool)}.channel,
 			Log:        p.log.With(telemetry.KeyService, "approvals"),
+			Metrics:    metrics,
 		})
 		return runs("approvals-notices", notifier.Run), nil
 	})
@@ -53,7 +58,7 @@ func (p *process) addApprovals() {
 		svc = approvals.New(approvals.Config{}, approvals.Deps{
 			Inbox: store, Decider: store, Reader: store, Announce: announce, Notifier: notifier,
 			Links: store, Channels: approvals.Channels{Definition: channelDefinitions{catalog.New(pool)}.channel, Clicks: notify.NewSlack(channels)},
-			Log: p.log.With(telemetry.KeyService, "approvals"),
+			Log: p.log.With(telemetry.KeyService, "approvals"), Metrics: metrics,
 		})
 		httpapi.Register(p.door("approvals", pool), svc)
 		return svc, nil

@@ -43,6 +43,10 @@ func (p *process) addTools() {
 		if err != nil {
 			return nil, err
 		}
+		metrics, err := tools.NewMetrics(p.telemetry)
+		if err != nil {
+			return nil, err
+		}
 		store := postgres.New(pool)
 		svc, err = tools.New(tools.Config{Worker: worker, Pools: p.services.ToolsPools, Slots: p.services.ToolsSlots, KeyRetention: p.services.ToolsKeyRetention, HostLimits: limits}, tools.Deps{
 			Store:     store,
@@ -65,6 +69,7 @@ func (p *process) addTools() {
 			Consume: inbox.Consume(p.bus, beat.Holding),
 			Kick:    relay.Kick,
 			Log:     p.log.With(telemetry.KeyService, "tools"),
+			Metrics: metrics,
 		})
 		if err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/pgtest"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/client"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/approvals"
@@ -37,6 +38,7 @@ type bench struct {
 	book    *book // of channels
 	url     string
 	runner  *runner
+	metrics *telemetry.Telemetry
 }
 
 // setup starts everything.
@@ -59,13 +61,17 @@ func build(t testing.TB, database config.Secret, bus *bus.Bus) *bench {
 	}
 	t.Cleanup(pool.Close)
 	store := postgres.New(pool)
-	b := &bench{t: t, bus: bus, relay: store.NewAnnouncer(bus.Publish)}
+	b := &bench{t: t, bus: bus, relay: store.NewAnnouncer(bus.Publish), metrics: telemetry.Discard()}
+	counts, err := approvals.NewMetrics(b.metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
 	b.relay.Log = bustest.Log(t)
 	b.book = &book{}
-	b.notices = approvals.NewNotifier(approvals.NotifierDeps{Notices: store, Channels: channels(b.book), Definition: b.book.channel, Links: store, Requests: store, PublicURL: func() string { return b.url }, Log: bustest.Log(t)})
+	b.notices = approvals.NewNotifier(approvals.NotifierDeps{Notices: store, Channels: channels(b.book), Definition: b.book.channel, Links: store, Requests: store, PublicURL: func() string { return b.url }, Log: bustest.Log(t), Metrics: counts})
 	b.service = approvals.New(approvals.Config{}, approvals.Deps{
 		Inbox: store, Decider: store, Reader: store, Announce: b.relay, Notifier: b.notices, Links: store,
-		Channels: approvals.Channels{Definition: b.book.channel, Clicks: clicks(b.book)}, Log: bustest.Log(t),
+		Channels: approvals.Channels{Definition: b.book.channel, Clicks: clicks(b.book)}, Log: bustest.Log(t), Metrics: counts,
 	})
 	d := door.New(door.Config{Title: "approvals", Version: "test", Log: bustest.Log(t), Verifier: authn.Static{
 		"ann": {Name: "ann", Namespace: "default", Role: authn.Approver},

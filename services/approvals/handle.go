@@ -42,6 +42,9 @@ func (s *Service) ask(ctx context.Context, m events.Received) error {
 	if err != nil {
 		return fmt.Errorf("open approval %s: %w", a.ID, err)
 	}
+	if !known {
+		s.metrics.opened(ctx, r.Kind)
+	}
 	if !known && r.Channel != "" {
 		s.notifier.Kick()
 	}

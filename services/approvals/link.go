@@ -22,8 +22,9 @@ const TokenChars = 43
 // linkShows is how long a link shows its request after the request's time.
 const linkShows = 7 * 24 * time.Hour
 
-// DoorLink and DoorSlack are doors in the record of a decision.
+// Doors, as the record of a decision names them.
 const (
+	DoorAPI   = "api"
 	DoorLink  = "link"
 	DoorSlack = "slack"
 )

@@ -45,6 +45,7 @@ type NotifierDeps struct {
 	// and none are sent.
 	PublicURL func() string
 	Log       *slog.Logger
+	Metrics   *Metrics // nil: nothing is counted
 }
 
 // Notifier sends what is due. Several processes may run one each.
@@ -127,6 +128,7 @@ func (x *Notifier) attempt(ctx context.Context, n Notice) {
 		log.WarnContext(ctx, "outcome of a notice not recorded; it counts as lost", telemetry.KeyErr, err)
 		return
 	}
+	x.Metrics.told(ctx, r.State)
 	if r.State == NoticeFailed || r.State == NoticeUnknown {
 		log.ErrorContext(ctx, "notice not known to be delivered", "state", r.State, "reason", d.Problem)
 	}

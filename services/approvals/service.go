@@ -1,6 +1,7 @@
 package approvals
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type Deps struct {
 	Links    Links     // nil: there are none
 	Channels Channels  // empty: nobody decides in channels
 	Log      *slog.Logger
+	Metrics  *Metrics // nil: nothing is counted
 }
 
 // Service takes questions from the runner and decisions from people. Its
@@ -47,6 +49,7 @@ type Service struct {
 	channels   Channels
 	replies    chan func(context.Context)
 	log        *slog.Logger
+	metrics    *Metrics
 }
 
 var _ lifecycle.Service = (*Service)(nil)
@@ -58,7 +61,7 @@ func New(c Config, d Deps) *Service {
 	}
 	return &Service{
 		sweepEvery: c.SweepEvery, inbox: d.Inbox, decider: d.Decider, reader: d.Reader,
-		announce: d.Announce, notifier: d.Notifier, links: d.Links, channels: d.Channels, replies: make(chan func(context.Context), 256), log: d.Log,
+		announce: d.Announce, notifier: d.Notifier, links: d.Links, channels: d.Channels, replies: make(chan func(context.Context), 256), log: d.Log, metrics: d.Metrics,
 	}
 }
 
@@ -77,6 +80,7 @@ func (s *Service) Decide(ctx context.Context, a Attempt) (r Request, repeated bo
 	if err != nil {
 		return Request{}, false, err
 	}
+	s.metrics.attempted(ctx, cmp.Or(a.Door, DoorAPI), outcome)
 	switch outcome {
 	case Decided:
 		if err := failpoint.Hit("approvals.committed", string(r.ID)); err != nil {
@@ -125,6 +129,7 @@ func (s *Service) Run(ctx context.Context) error {
 	for range 4 {
 		wg.Go(func() { s.answerClicks(ctx) })
 	}
+	wg.Go(func() { s.watchWaiting(ctx) })
 	tick := time.NewTicker(s.sweepEvery)
 	defer tick.Stop()
 	for {
@@ -153,6 +158,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("expire approvals: %w", err)
 		}
+		s.metrics.lapsed(ctx, len(ended))
 		var hits []error
 		for _, r := range ended {
 			hits = append(hits, failpoint.Hit("approvals.committed", string(r.ID)))

@@ -87,6 +87,8 @@ type Reader interface {
 	Get(ctx context.Context, namespace string, id events.ApprovalID) (Request, error) // ErrNotFound
 	List(ctx context.Context, f Filter) ([]Request, error)
 	Notices(ctx context.Context, f NoticeFilter) ([]Notice, error)
+	// Waiting counts the requests of all namespaces that wait for a person.
+	Waiting(ctx context.Context) (Waiting, error)
 }
 
 // Announcer tells the runner.

@@ -163,6 +163,7 @@ func (s *Service) ensure(ctx context.Context, j *job, in *intent) error {
 		j.log.InfoContext(ctx, "lease ran out before the act or a stop came, intent renewed", telemetry.KeyEpoch, in.claim.Epoch)
 		in.From, in.Takeover, in.live = in.claim, false, true
 		in.From.Attempts-- // nothing was tried
+		s.metrics.renewed(ctx)
 		if err := s.commitIntent(ctx, j, in); err != nil {
 			return err
 		}
@@ -280,6 +281,7 @@ func (s *Service) finish(ctx context.Context, j *job, in *intent, out Outcome) e
 		j.log.ErrorContext(ctx, "late outcome kept as a receipt", telemetry.KeyEpoch, in.claim.Epoch, "verdict", out.Verdict.String())
 		return fault.ErrLost
 	}
+	s.metrics.recorded(record, f.Receipt, f.Conclusion)
 	j.log.InfoContext(ctx, "attempt recorded", "verdict", out.Verdict.String(), "state", con.State,
 		telemetry.KeyAttempt, in.claim.Attempts, telemetry.KeyEpoch, in.claim.Epoch)
 	if err := failpoint.Hit(failRecorded, j.failKey()); err != nil {

@@ -186,6 +186,7 @@ func (s *Service) doubt(ctx context.Context, j *job, d Decision) error {
 	if !ok {
 		return fault.RetryAfter(otherHoldsNak, fmt.Errorf("call %s: its owner cannot be judged yet", j.c.CallID))
 	}
+	s.metrics.doubted(ctx, d.InDoubt)
 	j.log.WarnContext(ctx, "effect in doubt", "awaited", d.Waited, "owner", d.From.Worker, telemetry.KeyEpoch, d.From.Epoch, "policy", d.InDoubt)
 	return s.announce(ctx, calls, "")
 }

@@ -52,6 +52,7 @@ func (s *Service) LapseDue(ctx context.Context) error {
 			return err
 		}
 		for _, e := range found {
+			s.metrics.doubted(ctx, e.InDoubt)
 			s.log.WarnContext(ctx, "effect of a program in doubt", "effect_id", e.ID, "epoch", e.Claim.Epoch, "policy", e.InDoubt)
 		}
 		if len(found) < keepBatch {

@@ -88,6 +88,7 @@ type Deps struct {
 	Consume   func(ctx context.Context, c Consumption) (Stopper, error)
 	Kick      func() // says that announcements have been committed
 	Log       *slog.Logger
+	Metrics   *Metrics // nil: nothing is counted
 }
 
 // Service runs tool calls. Its methods are safe for concurrent use.
@@ -118,6 +119,7 @@ type Service struct {
 	now        func() time.Time
 	attempts   *attempts
 	running    []Stopper
+	metrics    *Metrics
 }
 
 var _ lifecycle.Service = (*Service)(nil)
@@ -145,7 +147,7 @@ func New(c Config, d Deps) (*Service, error) {
 	return &Service{
 		worker: c.Worker, pools: c.Pools, slots: c.Slots, sweepEvery: c.SweepEvery,
 		store: d.Store, controls: d.Controls, reader: d.Reader, once: d.Once, stops: d.Stops, replies: d.Replies, publicURL: d.PublicURL, retention: c.KeyRetention, hostLimits: c.HostLimits, tools: d.Tools, listing: d.Listing, offers: d.Offers, callbacks: d.Callbacks, kinds: d.Kinds, bus: d.Bus,
-		heart: d.Heart, consume: d.Consume, kick: d.Kick, log: d.Log, now: time.Now, attempts: newAttempts(),
+		heart: d.Heart, consume: d.Consume, kick: d.Kick, log: d.Log, now: time.Now, attempts: newAttempts(), metrics: d.Metrics,
 	}, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/config"
 	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/tools"
 	"github.com/holdfast-run/holdfast/services/tools/inbox"
@@ -77,6 +78,7 @@ type process struct {
 	service *tools.Service
 	beat    *pg.Beat
 	store   *postgres.Store
+	metrics *telemetry.Telemetry
 	stop    func() error
 }
 
@@ -92,8 +94,11 @@ func startService(ctx context.Context, url config.Secret, b *bus.Bus, log *slog.
 
 // startOn starts it over a pool, which it closes, with other definitions and kinds.
 func startOn(ctx context.Context, url config.Secret, pool *pgxpool.Pool, b *bus.Bus, log *slog.Logger, defs definitions, kinds func(*postgres.Store) []tools.Kind, heart ...func(tools.Heart) tools.Heart) (*process, error) {
-	var err error
-	p := &process{name: pg.WorkerName("tools"), store: postgres.New(pool)}
+	p := &process{name: pg.WorkerName("tools"), store: postgres.New(pool), metrics: telemetry.Discard()}
+	counts, err := tools.NewMetrics(p.metrics)
+	if err != nil {
+		return nil, err
+	}
 	p.beat = pg.NewBeat(pg.Config{URL: url, Role: "holdfast_tools"}, "tools", p.name, log)
 	if err := p.beat.Start(ctx); err != nil {
 		return nil, err
@@ -113,7 +118,7 @@ func startOn(ctx context.Context, url config.Secret, pool *pgxpool.Pool, b *bus.
 	}
 	p.service, err = tools.New(tools.Config{Worker: p.name, Slots: slots, SweepEvery: 200 * time.Millisecond, Pools: pools}, tools.Deps{
 		Store: p.store, Controls: p.store, Reader: p.store, Once: p.store, Stops: p.store, Replies: p.store, PublicURL: publicURL, Tools: defs, Callbacks: callbacks(p.store), Kinds: kinds(p.store), Bus: b, Heart: beating,
-		Consume: inbox.Consume(b, p.beat.Holding), Kick: relay.Kick, Log: log,
+		Consume: inbox.Consume(b, p.beat.Holding), Kick: relay.Kick, Log: log, Metrics: counts,
 	})
 	if err != nil {
 		return nil, err

@@ -136,7 +136,7 @@ func (a api) decide(ctx context.Context, in *decideInput) (*decideOutput, error)
 	r, repeated, err := a.service.Decide(ctx, approvals.Attempt{
 		ID: events.ApprovalID(in.ID), Namespace: who.Namespace,
 		Decision: in.Body.Decision, Comment: in.Body.Comment, Result: in.Body.Result, Digest: events.Digest(in.Body.Digest),
-		By: who.Name, Door: "api",
+		By: who.Name, Door: approvals.DoorAPI,
 	})
 	if err != nil {
 		if p := door.From(problem(in.ID, err)); p.Status == http.StatusServiceUnavailable {

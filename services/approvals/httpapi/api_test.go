@@ -41,6 +41,9 @@ func (a *away) Get(context.Context, string, events.ApprovalID) (approvals.Reques
 func (a *away) Notices(context.Context, approvals.NoticeFilter) ([]approvals.Notice, error) {
 	return nil, errAway
 }
+func (a *away) Waiting(context.Context) (approvals.Waiting, error) {
+	return approvals.Waiting{}, errAway
+}
 func (a *away) List(context.Context, approvals.Filter) ([]approvals.Request, error) {
 	return nil, errAway
 }

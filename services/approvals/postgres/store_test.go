@@ -15,7 +15,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"decide": decideSQL, "attempt": attemptSQL, "expire": expireSQL, "get": getSQL, "list": listSQL,
 		"listState": listStateSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
 		"notice": noticeSQL, "takeNotices": takeNoticesSQL, "finishNotice": finishNoticeSQL, "listNotices": listNoticesSQL,
-		"addLink": addLinkSQL, "link": linkSQL, "split": splitSQL, "takeUpdates": takeUpdatesSQL, "finishUpdate": finishUpdateSQL,
+		"addLink": addLinkSQL, "link": linkSQL, "split": splitSQL, "takeUpdates": takeUpdatesSQL, "finishUpdate": finishUpdateSQL, "waiting": waitingSQL,
 	})
 	if err != nil {
 		t.Error(err)
