@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/alecthomas/kong"
 
@@ -13,7 +14,8 @@ import (
 type NoticesCmd struct {
 	Remote
 
-	List NoticesListCmd `cmd:"" help:"List what people were told, and what became of it."`
+	List   NoticesListCmd   `cmd:"" help:"List what people were told, and what became of it."`
+	Resend NoticesResendCmd `cmd:"" help:"Send a notice again that is failed or unknown."`
 }
 
 // Help implements kong.HelpProvider.
@@ -22,6 +24,7 @@ func (*NoticesCmd) Help() string {
 
   holdfast notices list --state failed
   holdfast notices list --run RUN
+  holdfast notices resend NOTICE
 ` + exitHelp
 }
 
@@ -59,9 +62,46 @@ func (c *NoticesListCmd) Run(ctx context.Context, k *kong.Context, group *Notice
 	}
 	return printList(ctx, k, c.Output, c.List, read, listing[client.Notice]{
 		none: "no notices",
-		head: []string{"AT", "CHANNEL", "STATE", "TOLD", "RUN", "PROBLEM"},
+		head: []string{"NOTICE", "AT", "CHANNEL", "STATE", "TOLD", "RUN", "PROBLEM"},
 		row: func(n client.Notice) []string {
-			return []string{stamp(n.At), n.Channel, n.State, cut(n.Title, 70), string(n.RunID), cut(n.Problem, 60)}
+			return []string{string(n.NoticeID), stamp(n.At), n.Channel, n.State, cut(n.Title, 70), string(n.RunID), cut(n.Problem, 60)}
 		},
 	})
+}
+
+// NoticesResendCmd sends a notice again.
+type NoticesResendCmd struct {
+	Output
+	Notice    string `arg:"" help:"Id of the notice."`
+	MayDouble bool   `env:"-" help:"People may read it twice: needed for a notice that is unknown."`
+}
+
+// Help implements kong.HelpProvider.
+func (*NoticesResendCmd) Help() string {
+	return `  holdfast notices list --state failed
+  holdfast notices resend NOTICE
+  holdfast notices resend NOTICE --may-double
+
+Mend the cause first: "problem" in the list says what it was. A notice that is unknown
+may have been shown; look in the channel, and confirm with --may-double that people
+may read it twice. One that is older than a day gets a single attempt.
+
+--json prints the notice as "notices list --json" does.`
+}
+
+// Run implements the command.
+func (c *NoticesResendCmd) Run(ctx context.Context, k *kong.Context, group *NoticesCmd) error {
+	api, err := group.client()
+	if err != nil {
+		return err
+	}
+	n, err := api.ResendNotice(ctx, events.NoticeID(c.Notice), c.MayDouble)
+	if err != nil {
+		return advise(err, "")
+	}
+	if c.JSON {
+		return printJSON(k.Stdout, n)
+	}
+	_, err = fmt.Fprintf(k.Stdout, "notice %s to channel %s is %s\n", n.NoticeID, clean(n.Channel), n.State)
+	return err
 }

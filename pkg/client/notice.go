@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -39,4 +41,15 @@ func (c *Client) Notices(ctx context.Context, f NoticeFilter, p PageRequest) (Pa
 	set(q, "channel", f.Channel)
 	set(q, "run", string(f.Run))
 	return get[Page[Notice]](ctx, c, "/v1/notices", q)
+}
+
+// ResendNotice sends a notice again that is failed, or, when it may double, one that
+// is unknown: people may then read it twice. It is asked once: after an error look
+// at the notice's state before asking again.
+func (c *Client) ResendNotice(ctx context.Context, id events.NoticeID, mayDouble bool) (n Notice, err error) {
+	body := struct {
+		MayDouble bool `json:"may_double"`
+	}{mayDouble}
+	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/notices/" + url.PathEscape(string(id)) + "/resend", body: body}, &n)
+	return n, err
 }

@@ -101,6 +101,9 @@ func (s *Service) Click(ctx context.Context, h http.Header, body []byte) error {
 		text := err.Error()
 		if conflict && lost.Outcome == Lost {
 			text = "Too late: " + EndedText(lost.Request) + "; your click changed nothing."
+			if c.Slack != nil && c.Slack.Token.IsZero() { // decided elsewhere: this is the first chance to take its buttons away
+				s.reply(c, k, lost.Request.Summary+"\n"+EndedText(lost.Request), true)
+			}
 		}
 		s.reply(c, k, text, false)
 		return nil

@@ -29,8 +29,9 @@ type Deps struct {
 	Reader   Reader
 	Announce Announcer
 	Notifier *Notifier // nil: another process sends
-	Links    Links     // nil: there are none
-	Channels Channels  // empty: nobody decides in channels
+	Resends  Resender
+	Links    Links    // nil: there are none
+	Channels Channels // empty: nobody decides in channels
 	Log      *slog.Logger
 	Metrics  *Metrics // nil: nothing is counted
 }
@@ -45,6 +46,7 @@ type Service struct {
 	reader     Reader
 	announce   Announcer
 	notifier   *Notifier
+	resends    Resender
 	links      Links
 	channels   Channels
 	replies    chan func(context.Context)
@@ -61,7 +63,7 @@ func New(c Config, d Deps) *Service {
 	}
 	return &Service{
 		sweepEvery: c.SweepEvery, inbox: d.Inbox, decider: d.Decider, reader: d.Reader,
-		announce: d.Announce, notifier: d.Notifier, links: d.Links, channels: d.Channels, replies: make(chan func(context.Context), 256), log: d.Log, metrics: d.Metrics,
+		announce: d.Announce, notifier: d.Notifier, resends: d.Resends, links: d.Links, channels: d.Channels, replies: make(chan func(context.Context), 256), log: d.Log, metrics: d.Metrics,
 	}
 }
 

@@ -42,6 +42,7 @@ type Checkup struct {
 	Doubts    Tally   // effects of which nobody knows whether they happened
 	Waiting   Tally   // questions to people
 	Rejected  []Tally // messages of the last day that no retry can cure, as "<service> <code>"; of all namespaces
+	Notices   []Tally // to people, of the last week, that are not known to have arrived, by their state
 	NewerRuns Tally   // open runs that need a newer release than this
 }
 
@@ -110,6 +111,14 @@ func Examine(system System, c Checkup) []Finding {
 	for _, t := range c.Rejected {
 		service, code, _ := strings.Cut(t.Code, " ")
 		add(FindingWarning, "rejected_messages", t, fmt.Sprintf("read them: SELECT * FROM %s.rejected ORDER BY id DESC LIMIT 20", service), "%s rejected %d messages within a day (%s), of all namespaces", service, t.Count, code)
+	}
+	for _, t := range c.Notices {
+		next, what := "mend what \"problem\" says in: holdfast notices list --state failed; then: holdfast notices resend NOTICE", "%d notices of the last week did not reach people"
+		if t.Code == "unknown" {
+			next = "holdfast notices list --state unknown, look in the channel, then, knowing that people may read it twice: holdfast notices resend NOTICE --may-double"
+			what = "of %d notices of the last week nobody knows whether people read them"
+		}
+		add(FindingWarning, t.Code+"_notices", t, next, what, t.Count)
 	}
 	for _, t := range c.Paused {
 		if t.Code == "" {

@@ -59,6 +59,15 @@ func TestFork_CopiedRowsSendNothing(t *testing.T) {
 	if got := fork.state.Started.Origin.Row; got != int64(len(rows)) {
 		t.Fatalf("the fork took %d rows of %d", got, len(rows))
 	}
+	// And nobody is told again of what people were told of the other run.
+	for _, tc := range []struct {
+		seq  int64
+		want int
+	}{{int64(len(rows)), 0}, {int64(len(rows)) + 2, 1}} {
+		if told := dueNotices(fork.state, []Fact{{Seq: tc.seq, Kind: events.FactAttention, Data: json.RawMessage(`{}`)}}); len(told) != tc.want {
+			t.Errorf("of row %d people are told %d times, want %d", tc.seq, len(told), tc.want)
+		}
+	}
 	for _, f := range fork.facts {
 		out, err := Outgoing(fork.state, plan, f)
 		if err != nil || len(out) != 1 || out[0].Type != events.TypeRunEvent {

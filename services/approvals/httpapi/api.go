@@ -41,6 +41,7 @@ func Register(d *door.Door, s *approvals.Service) {
 		Method: http.MethodGet, Path: "/v1/notices", Tags: tags, OperationID: "list-notices",
 		Summary: "List what people were told in channels, newest first",
 	}, authn.Viewer, a.notices)
+	registerResend(d, a)
 	registerSlack(d, a)
 	registerLinks(d, a)
 }

@@ -37,6 +37,10 @@ func TestDoctor_Counts(t *testing.T) {
 		id := r.accept(namespace, "shop", `{}`)
 		r.exec(`UPDATE trigger.deliveries SET accepted_at = clock_timestamp() - interval '2 min' WHERE run_id = $1`, id)
 		r.accept(namespace, "shop", `{}`) // just now
+		for i, n := range []struct{ state, age string }{{"failed", "1 d"}, {"failed", "1 d"}, {"unknown", "6 d"}, {"unknown", "8 d"}, {"gone", "1 d"}} {
+			r.exec(`INSERT INTO approvals.notices (notice_id, namespace, channel, reason, body, state, next_at, created_at) VALUES ($1, $2, 'ops', 'failed', '{}', $3, NULL, clock_timestamp() - $4::text::interval)`,
+				fmt.Sprint("n-", namespace, i), namespace, n.state, n.age)
+		}
 		r.exec(`INSERT INTO console.commands (id, namespace, run_id, kind, body, principal, created_at, next_announce_at) VALUES ($1, $2, 'x', 'pause', '{}', 'p', clock_timestamp() - interval '2 min', 'infinity')`, "c-"+namespace, namespace)
 	}
 	r.exec(`INSERT INTO runner.rejected (subject, cause, code, detail, body) SELECT 'hf.run.x', 'c', 'decode', 'd', '' FROM generate_series(1, 6)`)
@@ -49,7 +53,7 @@ func TestDoctor_Counts(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"newer_runs 1", "orphans 1", "parked_runs 3", "paused_runs 1", "paused_runs 1", "rejected_messages 6", "unlanded_commands 1", "untaken_starts 1"}
+	want := []string{"failed_notices 2", "newer_runs 1", "orphans 1", "parked_runs 3", "paused_runs 1", "paused_runs 1", "rejected_messages 6", "unknown_notices 1", "unlanded_commands 1", "untaken_starts 1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}

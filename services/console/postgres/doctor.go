@@ -37,6 +37,9 @@ SELECT 'doubts', '', count(*), min(updated_at) FROM tools.v_effects WHERE namesp
 UNION ALL
 SELECT 'waiting', '', count(*), min(created_at) FROM approvals.v_requests WHERE namespace = $1 AND state = 'pending'
 UNION ALL
+SELECT 'notices', state, count(*), min(created_at)
+  FROM approvals.v_notices WHERE namespace = $1 AND state IN ('failed', 'unknown') AND created_at > clock_timestamp() - interval '7 days' GROUP BY 2
+UNION ALL
 SELECT 'rejected', service || ' ' || code, count(*), min(at) FROM (
 	SELECT 'runner' AS service, code, at FROM runner.v_rejected WHERE at > clock_timestamp() - interval '1 day' UNION ALL
 	SELECT 'tools', code, at FROM tools.v_rejected WHERE at > clock_timestamp() - interval '1 day' UNION ALL
@@ -63,6 +66,8 @@ func (s *Store) Checkup(ctx context.Context, namespace string) (console.Checkup,
 			c.Parked = append(c.Parked, t)
 		case "paused":
 			c.Paused = append(c.Paused, t)
+		case "notices":
+			c.Notices = append(c.Notices, t)
 		case "rejected":
 			c.Rejected = append(c.Rejected, t)
 		case "orphans":
