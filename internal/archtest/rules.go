@@ -54,6 +54,7 @@ var rules = map[string]rule{
 	"internal/watchdog":    {},
 	"internal/bus":         {may: plus(kit, "pkg/events"), libs: []string{natsClient, otel}},
 	"internal/pg":          {may: plus(kit, "pkg/events"), libs: []string{pgx, "github.com/pressly/goose/v3", "github.com/exaring/otelpgx", otel}},
+	"internal/linetest":    {},
 	"internal/mcptest":     {},
 	"internal/toolfile":    {may: plus(kit, "pkg/"), libs: []string{"github.com/pb33f/libopenapi", "github.com/pb33f/go-yaml"}},
 	"internal/blob":        {may: plus(kit, "pkg/", "internal/pg"), libs: []string{pgx}},

@@ -1,6 +1,7 @@
 package pg
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,10 @@ type Config struct {
 	Named bool
 	// Tracer sees every statement of the pool, see NewTracer; nil traces nothing.
 	Tracer pgx.QueryTracer
+	// Silence is how long a statement waits at a line that says nothing, before the
+	// line is closed and the statement fails with a Transient error. Zero means 45 s,
+	// which is longer than the roles let a statement run.
+	Silence time.Duration
 }
 
 const (
@@ -96,6 +101,7 @@ func (c Config) apply(cc *pgx.ConnConfig) {
 		cc.RuntimeParams["application_name"] = c.AppName
 	}
 	cc.OnPgError = keepSession
+	cc.DialFunc = listening(cc.DialFunc, cmp.Or(c.Silence, silence))
 }
 
 // keepSession reports whether a session may be used after an error. After a
