@@ -197,19 +197,27 @@ func TestMigrate_SurvivesItsCrashes(t *testing.T) {
 // While somebody has the claim nothing moves, also when it was taken after the run
 // was read: the commit that would move it finds the claim and decides again.
 func TestMigrate_ACommitBesideAClaimDecidesAgain(t *testing.T) {
-	r := newRig(t)
-	r.wrap = func(s runner.Store) runner.Store { return &claimsFirst{Store: s, rig: r} }
-	r.worker(&script{answer: func(context.Context, runner.Request, int) (runner.Answer, error) {
-		return runner.Answer{}, &runner.ModelError{Code: "overloaded", Retry: true, RetryAfter: 9 * time.Minute, Err: errors.New("later")}
-	}})
-	id := r.start(events.KindAgent, "clerk", `{}`)
-	r.reaches(id, events.StatusWaiting)
-	r.eventually("nobody has it", func() bool { return r.claimed(id) == "" }, func() string { return r.claimed(id) })
-	r.defs.apply(t, newClerk)
-	r.migrate(id, 1)
-	r.has(id, events.FactMigrationOrdered)
-	if kinds := r.kinds(id); slices.Contains(kinds, events.FactMigrated) || r.claimed(id) != "other" {
-		t.Errorf("it moved beside the claim of %q:\n%s", r.claimed(id), r.journalText(id))
+	for _, paused := range []bool{false, true} {
+		t.Run(fmt.Sprintf("paused=%t", paused), func(t *testing.T) {
+			r := newRig(t)
+			r.wrap = func(s runner.Store) runner.Store { return &claimsFirst{Store: s, rig: r} }
+			r.worker(&script{answer: func(context.Context, runner.Request, int) (runner.Answer, error) {
+				return runner.Answer{}, &runner.ModelError{Code: "overloaded", Retry: true, RetryAfter: 9 * time.Minute, Err: errors.New("later")}
+			}})
+			id := r.start(events.KindAgent, "clerk", `{}`)
+			r.reaches(id, events.StatusWaiting)
+			r.eventually("nobody has it", func() bool { return r.claimed(id) == "" }, func() string { return r.claimed(id) })
+			if paused { // what moves it then takes no claim itself
+				r.command(id, "pause", events.Command{})
+				r.reaches(id, events.StatusPaused)
+			}
+			r.defs.apply(t, newClerk)
+			r.migrate(id, 1)
+			r.has(id, events.FactMigrationOrdered)
+			if kinds := r.kinds(id); slices.Contains(kinds, events.FactMigrated) || r.claimed(id) != "other" {
+				t.Errorf("it moved beside the claim of %q:\n%s", r.claimed(id), r.journalText(id))
+			}
+		})
 	}
 }
 
