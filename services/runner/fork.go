@@ -88,24 +88,27 @@ func (s *State) firstMessage(plan *Plan) (string, error) {
 // betweenTurns reports whether another run can go on from here: the model would be
 // asked next, every call has its result, and nothing was taken back.
 func (s *State) betweenTurns(message bool) bool {
-	if s.End != "" || s.Cancel != nil || s.Seq == 0 {
+	if s.End != "" || s.Cancel != nil || s.Seq == 0 || s.awaitsResults() {
 		return false
-	}
-	for _, c := range s.Calls {
-		if c.State != callDone {
-			return false
-		}
-	}
-	for _, it := range s.Items {
-		if it.Done == nil && !it.Detached {
-			return false
-		}
 	}
 	if len(s.Turns) == 0 {
 		return true
 	}
 	last := s.Turns[len(s.Turns)-1].Answer
 	return s.goesOn(last) && s.stuck() == nil || concluded(last) && (message || s.unread())
+}
+
+// awaitsResults reports whether something that the run asked for has no result yet.
+func (s *State) awaitsResults() bool {
+	if s.openCalls() {
+		return true
+	}
+	for _, it := range s.Items {
+		if it.Done == nil && !it.Detached {
+			return true
+		}
+	}
+	return false
 }
 
 // safeRow finds the newest row up to at (0: any) that a run can go on from. It

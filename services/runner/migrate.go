@@ -120,13 +120,8 @@ func (d *decision) refuseMove(m events.MigrateRun, p events.Problem, inbound boo
 // betweenVersions reports whether the run stands where another version may take
 // over: what it asked for has its result, and the model is to be asked next.
 func (s *State) betweenVersions() bool {
-	if s.openCalls() || s.pausedAfter(len(s.Turns)) { // a turn that the provider paused is its model's to end
+	if s.awaitsResults() || s.pausedAfter(len(s.Turns)) { // a turn that the provider paused is its model's to end
 		return false
-	}
-	for _, it := range s.Items {
-		if it.Done == nil && !it.Detached {
-			return false
-		}
 	}
 	if len(s.Turns) == 0 {
 		return true
