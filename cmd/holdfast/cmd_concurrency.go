@@ -19,6 +19,7 @@ type ConcurrencyCmd struct {
 type ConcurrencyListCmd struct {
 	Remote
 	Output
+	List
 	Name string `arg:"" optional:"" help:"Only keys of this agent or flow."`
 }
 
@@ -28,27 +29,21 @@ func (c *ConcurrencyListCmd) Run(ctx context.Context, k *kong.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := api.Concurrency(ctx, c.Name)
-	if err != nil {
-		return advise(err, "")
+	read := func(ctx context.Context, p client.PageRequest) (client.Page[client.ConcurrencyKey], error) {
+		return api.Concurrency(ctx, c.Name, p)
 	}
-	if c.JSON {
-		return printJSON(k.Stdout, map[string]any{"items": append([]client.ConcurrencyKey{}, found...)})
-	}
-	if len(found) == 0 {
-		_, err := fmt.Fprintln(k.Stdout, "no run is open under a concurrency key")
-		return err
-	}
-	rows := make([][]string, 0, len(found))
-	for _, x := range found {
-		holder := ""
-		if len(x.Holders) > 0 {
-			holder = string(x.Holders[0])
-		}
-		if n := len(x.Holders); n > 1 {
-			holder += fmt.Sprintf(" and %d more", x.Held-1)
-		}
-		rows = append(rows, []string{clean(x.Key), clean(x.Name), strconv.FormatInt(x.Max, 10), strconv.FormatInt(x.Held, 10), strconv.FormatInt(x.Waiting, 10), holder})
-	}
-	return table(k.Stdout, []string{"KEY", "OF", "MAX", "HELD", "WAITING", "HELD BY"}, rows)
+	return printList(ctx, k, c.Output, c.List, read, listing[client.ConcurrencyKey]{
+		none: "no run is open under a concurrency key",
+		head: []string{"KEY", "OF", "MAX", "HELD", "WAITING", "HELD BY"},
+		row: func(x client.ConcurrencyKey) []string {
+			holder := ""
+			if len(x.Holders) > 0 {
+				holder = string(x.Holders[0])
+			}
+			if n := len(x.Holders); n > 1 {
+				holder += fmt.Sprintf(" and %d more", x.Held-1)
+			}
+			return []string{clean(x.Key), clean(x.Name), strconv.FormatInt(x.Max, 10), strconv.FormatInt(x.Held, 10), strconv.FormatInt(x.Waiting, 10), holder}
+		},
+	})
 }

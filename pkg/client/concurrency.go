@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/url"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -20,11 +19,8 @@ type ConcurrencyKey struct {
 
 // Concurrency lists the concurrency keys under which runs are open, the longest
 // queue first; with a name those of that agent or flow.
-func (c *Client) Concurrency(ctx context.Context, name string) ([]ConcurrencyKey, error) {
-	q := url.Values{}
-	if name != "" {
-		q.Set("name", name)
-	}
-	out, err := get[struct{ Items []ConcurrencyKey }](ctx, c, "/v1/concurrency", q)
-	return out.Items, err
+func (c *Client) Concurrency(ctx context.Context, name string, p PageRequest) (Page[ConcurrencyKey], error) {
+	q := p.values()
+	set(q, "name", name)
+	return get[Page[ConcurrencyKey]](ctx, c, "/v1/concurrency", q)
 }

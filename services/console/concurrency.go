@@ -53,6 +53,7 @@ func (s Situation) place(p Pending) []Wait {
 
 // ConcurrencyKey is how one key stands.
 type ConcurrencyKey struct {
+	ID      string // digest of the key
 	Key     string // as it is shown
 	Name    string // of the agent or flow; empty for a key of the namespace
 	Max     int64  // of the newest run under it
@@ -62,9 +63,19 @@ type ConcurrencyKey struct {
 	Next    []events.RunID // at most ten of those that wait, in their order
 }
 
+// KeyPlace is where a page of concurrency keys ends; with an empty ID the list begins.
+type KeyPlace struct {
+	Waiting int64  `json:"w"`
+	Held    int64  `json:"h"`
+	ID      string `json:"k"`
+}
+
+// Place is the place of k in the list.
+func (k ConcurrencyKey) Place() KeyPlace { return KeyPlace{Waiting: k.Waiting, Held: k.Held, ID: k.ID} }
+
 // ConcurrencyReader reads how concurrency keys stand.
 type ConcurrencyReader interface {
-	// Concurrency lists the keys under which runs are open, those with the longest
-	// queue first, at most limit; with a name those of that agent or flow.
-	Concurrency(ctx context.Context, namespace, name string, limit int) ([]ConcurrencyKey, error)
+	// Concurrency lists at most limit keys behind a place under which runs are open,
+	// those with the longest queue first; with a name those of that agent or flow.
+	Concurrency(ctx context.Context, namespace, name string, after KeyPlace, limit int) ([]ConcurrencyKey, error)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
 )
 
 // ConcurrencyKey is how one concurrency key stands.
@@ -23,29 +24,30 @@ type ConcurrencyKey struct {
 }
 
 type concurrencyInput struct {
+	door.PageInput
 	Name string `query:"name" maxLength:"200" doc:"only keys of this agent or flow"`
 }
 
-type concurrencyOutput struct {
-	Body struct {
-		Items []ConcurrencyKey `json:"items" doc:"the longest queue first, at most 500; a key is here while a run is open under it"`
-	}
+type concurrencyOutput struct{ Body door.Page[ConcurrencyKey] }
+
+func wireKey(k console.ConcurrencyKey) ConcurrencyKey {
+	return ConcurrencyKey{Key: k.Key, Name: k.Name, Max: k.Max, Held: k.Held, Holders: k.Holders, Waiting: k.Waiting, Next: k.Next}
 }
 
 func (a *api) concurrency() {
 	door.Register(a.door, huma.Operation{
 		OperationID: "list-concurrency", Method: http.MethodGet, Path: "/v1/concurrency", Summary: "List concurrency keys with their holders and queues", Tags: []string{"system"},
+		Description: "The longest queue first; a key is here while a run is open under it. Queues move: a key whose queue changes between two pages may come twice or not at all.",
 	}, authn.Viewer, func(ctx context.Context, in *concurrencyInput) (*concurrencyOutput, error) {
 		who, _ := authn.FromContext(ctx)
-		found, err := a.console.Concurrency(ctx, who.Namespace, in.Name, 500)
+		var after console.KeyPlace
+		if _, err := door.DecodeCursor(in.Cursor, &after); err != nil {
+			return nil, err
+		}
+		found, err := a.console.Concurrency(ctx, who.Namespace, in.Name, after, in.Limit+1)
 		if err != nil {
 			return nil, err
 		}
-		out := &concurrencyOutput{}
-		out.Body.Items = make([]ConcurrencyKey, 0, len(found))
-		for _, k := range found {
-			out.Body.Items = append(out.Body.Items, ConcurrencyKey(k))
-		}
-		return out, nil
+		return &concurrencyOutput{door.PageOf(found, in.Limit, func(k console.ConcurrencyKey) any { return k.Place() }, wireKey)}, nil
 	})
 }

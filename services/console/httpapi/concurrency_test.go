@@ -38,6 +38,16 @@ func TestConcurrency_KeysAndWhoWaits(t *testing.T) {
 	if diff := cmp.Diff([]string{other}, short("/v1/concurrency?name=other")); diff != "" {
 		t.Errorf("keys of one agent (-want +got):\n%s", diff)
 	}
+	first := get[door.Page[httpapi.ConcurrencyKey]](r, "GET", "/v1/concurrency?limit=1", authn.Viewer, "")
+	if len(first.Items) != 1 || first.Items[0].Key != "shop:4711" || first.NextCursor == "" {
+		t.Errorf("first page: %+v", first)
+	}
+	if diff := cmp.Diff([]string{other}, short("/v1/concurrency?limit=1&cursor="+first.NextCursor)); diff != "" {
+		t.Errorf("second page (-want +got):\n%s", diff)
+	}
+	if again := get[door.Page[httpapi.ConcurrencyKey]](r, "GET", "/v1/concurrency?limit=2", authn.Viewer, ""); again.NextCursor != "" {
+		t.Errorf("the last page says that there is another: %+v", again)
+	}
 	why := get[httpapi.Why](r, "GET", "/v1/runs/01a22811-0f6d-7d1a-83a5-0000000000b1/why", authn.Viewer, "").Sentence
 	if !strings.HasPrefix(why, "queued behind 1 runs for concurrency key shop:4711 of seller since ") || !strings.Contains(why, "1 of 1 places are taken, by run h1") {
 		t.Errorf("why: %s", why)
