@@ -124,6 +124,7 @@ func TestRequests_AreToldInTheirChannel(t *testing.T) {
 	b.reviewers(o)
 	a := b.ask(in("reviewers"), func(a *events.AskApproval) {
 		a.Args = json.RawMessage(`{"id":9007199254740993,"note":"<!channel> *hi* \u202e"}`)
+		a.Summary = "<!channel> refund & <https://evil.example|click>"
 	})
 	eventually(t, "Slack has it", func() bool { return len(o.at(chatPost)) == 1 })
 	text := string(o.at(chatPost)[0].body)
@@ -131,6 +132,9 @@ func TestRequests_AreToldInTheirChannel(t *testing.T) {
 		if !strings.Contains(text, want) && !strings.Contains(text, strings.Replace(want, "approve", "approved", 1)) && !strings.Contains(text, strings.Replace(want, "reject", "rejected", 1)) {
 			t.Errorf("%s is not in %s", want, text)
 		}
+	}
+	if m := decoded[struct{ Text string }](t, o.at(chatPost)[0].body); m.Text != "&lt;!channel&gt; refund &amp; &lt;https://evil.example|click&gt;" {
+		t.Errorf("the text beside the blocks is %q: markup in it calls people", m.Text)
 	}
 	if strings.Contains(text, "mrkdwn") {
 		t.Errorf("something in it is markup: %s", text)
@@ -312,6 +316,9 @@ func TestSlack_AClickDecidesInTheNameOfItsUser(t *testing.T) {
 		t.Errorf("a stranger: %d", got)
 	}
 	eventually(t, "the stranger is told", func() bool { return len(o.at("/actions/U0EVE")) == 1 })
+	if told := string(o.at("/actions/U0EVE")[0].body); !strings.Contains(told, "not among the people") {
+		t.Errorf("a stranger is told %s", told)
+	}
 	if s := b.show(a.ApprovalID).State; s != approvals.StatePending {
 		t.Fatalf("it is %s", s)
 	}
