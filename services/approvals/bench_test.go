@@ -60,6 +60,12 @@ func build(t testing.TB, database config.Secret, bus *bus.Bus) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
+	return buildOn(t, pool, bus)
+}
+
+// buildOn makes it over a pool.
+func buildOn(t testing.TB, pool *pgxpool.Pool, bus *bus.Bus) *bench {
+	t.Helper()
 	store := postgres.New(pool)
 	b := &bench{t: t, bus: bus, relay: store.NewAnnouncer(bus.Publish), metrics: telemetry.Discard()}
 	counts, err := approvals.NewMetrics(b.metrics)
