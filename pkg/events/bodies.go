@@ -130,7 +130,8 @@ type Command struct {
 	Reason    string `json:"reason,omitempty"`
 	// Budget names what raise_budget raises: "toolCalls", "modelCalls", "tokens",
 	// "steps", "cost" or "wallTime" of the run, or "pool:<name>"; To is the new
-	// ceiling, money in micro-dollars and time in seconds.
+	// ceiling, money in micro-dollars and time in seconds. A resume with a Budget is
+	// the runner's own: that has room again, and who is paused for it goes on.
 	Budget string `json:"budget,omitempty"`
 	To     int64  `json:"to,omitempty"`
 }

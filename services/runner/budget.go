@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -28,7 +29,7 @@ func (s *Service) reserve(ctx context.Context, st *State, plan *Plan, epoch int6
 	}
 	for _, p := range pools {
 		if p.Unit() == unitMicroUSD && p.Hard() && r.Model.Prices == nil { // its unit was changed while the run was under way
-			return Reserved{Refused: p.Name, Full: true, Reason: fmt.Sprintf("pool %s: it counts money, and model %s has no prices", p.Name, plan.answering(st).Name)}, nil
+			return Reserved{Refused: p.Name, Full: true, Amount: math.MaxInt64, Reason: fmt.Sprintf("pool %s: it counts money, and model %s has no prices", p.Name, plan.answering(st).Name)}, nil
 		}
 	}
 	return s.store.Reserve(ctx, s.reservation(st, pools, st.Seq, epoch, r.Most(r.Model.Prices)))
@@ -123,7 +124,7 @@ func (s *Service) noRoom(ctx context.Context, l Loaded, plan *Plan, m events.Rec
 	if err != nil {
 		return err
 	}
-	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: cancelMoment(l)}
+	c := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: cancelMoment(l), Refused: &r}
 	_, at, err := s.commit(ctx, c)
 	if err != nil {
 		return err
@@ -148,54 +149,9 @@ func (s *Service) raisePool(ctx context.Context, st *State, plan *Plan, in Input
 	}
 	for _, p := range pools {
 		if p.Name == name {
-			defer s.moved()
+			defer s.raised()
 			return s.store.RaisePool(ctx, st.Namespace, p, in.Command.To)
 		}
 	}
 	return nil
-}
-
-// wakeLimit bounds how many paused runs one raise wakes; each that finds no
-// room pauses again and the doctor's next look wakes the rest.
-const wakeLimit = 10_000
-
-// wake resumes the other runs that a raised pool had paused. The ids follow
-// from the command, so a repeat is recorded once.
-func (s *Service) wake(ctx context.Context, st *State, facts []Fact) error {
-	for _, f := range facts {
-		if f.Kind != events.FactBudgetRaised {
-			continue
-		}
-		err := decodeInto(f, func(r events.Raised) error {
-			name, shared := sharedPool(r.Budget)
-			if _, isWall := st.wallOf(r.Budget); isWall || !shared {
-				return nil // the flow tells each run under it
-			}
-			ids, err := s.store.PausedFor(ctx, st.Namespace, name, wakeLimit)
-			if err != nil {
-				return err
-			}
-			for _, id := range ids {
-				if id == st.RunID {
-					continue
-				}
-				if err := s.bus.Publish(ctx, wakeMessage(st.Namespace, id, r.Command)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func wakeMessage(namespace string, id events.RunID, raise events.Command) events.Message {
-	cmd := events.Command{ID: raise.ID + "-" + string(id), RunID: id, Principal: raise.Principal, Reason: "the ceiling of " + raise.Budget + " was raised"}
-	return events.Message{
-		Subject: events.RunSubject(id, events.RunResume), MsgID: "command:" + cmd.ID, ID: "command:" + cmd.ID, Source: source,
-		Type: events.TypeCommandRun, About: string(id), Namespace: namespace, Data: mustJSON(cmd),
-	}
 }

@@ -36,7 +36,11 @@ func (d *decision) command(what string, c events.Command) error {
 		if s.Pause == nil && s.Attention == nil || s.Cancel != nil {
 			return d.late(Input{Type: events.TypeCommandRun, Original: c})
 		}
-		return d.add(events.FactResumed, events.Resumed{By: pausedByOperator, Principal: c.Principal, CommandID: c.ID, Release: s.heldCalls(d.now)}, true)
+		by := pausedByOperator
+		if c.Budget != "" { // it has room again
+			by = pausedByBudget
+		}
+		return d.add(events.FactResumed, events.Resumed{By: by, Principal: c.Principal, CommandID: c.ID, Release: s.heldCalls(d.now)}, true)
 	case events.RunRaiseBudget:
 		var release []events.AskedCall
 		if s.Pause != nil && s.Pause.By == pausedByBudget {

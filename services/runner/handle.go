@@ -196,6 +196,9 @@ func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Rece
 	if err := l.State.inTurn(in.Say); err != nil {
 		return nil, err
 	}
+	if l.State.outdated(in) {
+		return nil, nil
+	}
 	if err := s.raisePool(ctx, l.State, plan, in); err != nil {
 		return nil, err
 	}
@@ -338,10 +341,7 @@ func (s *Service) follow(ctx context.Context, st *State, plan *Plan, facts []Fac
 	if err := failpoint.Hit("runner.committed", string(st.RunID)); err != nil {
 		return err
 	}
-	if err := s.send(ctx, st, plan, facts, at); err != nil {
-		return err
-	}
-	return s.wake(ctx, st, facts)
+	return s.send(ctx, st, plan, facts, at)
 }
 
 func resumes(facts []Fact) bool {
@@ -386,9 +386,6 @@ func (s *Service) again(ctx context.Context, l Loaded, plan *Plan, m events.Rece
 		if err := s.send(ctx, l.State, plan, []Fact{f}, f.At); err != nil {
 			return nil, err
 		}
-	}
-	if err := s.wake(ctx, l.State, rows); err != nil {
-		return nil, err
 	}
 	if in.Start != nil && l.State.End != "" && l.State.Started.Parent != nil {
 		return nil, s.repeatEnd(ctx, l.State, plan, m)

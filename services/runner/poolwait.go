@@ -26,20 +26,33 @@ const (
 )
 
 // runPoolWaits wakes runs for which a pool has room: at once after a booking
-// was settled in this process, and every second for what other processes did
-// and for wakes that were lost.
+// was settled or a pool raised in this process, and every second for what other
+// processes did and for wakes that were lost. Runs that are paused for a pool are
+// looked at less often, but for what makes room for more of them.
 func (s *Service) runPoolWaits(ctx context.Context) {
-	tick := time.NewTicker(wakeEvery)
+	tick, raises := time.NewTicker(wakeEvery), time.NewTicker(raiseEvery)
 	defer tick.Stop()
+	defer raises.Stop()
+	look, woken := true, 0
 	for ctx.Err() == nil {
-		if err := s.wakeWaits(ctx); err != nil && ctx.Err() == nil {
+		err := s.wakeWaits(ctx)
+		if look && err == nil {
+			woken, err = s.wakePaused(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
 			s.log.Warn("runs that wait for a budget not woken", "err", err)
 			sleep(ctx, wakeEvery)
 		}
+		look = false
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
 		case <-s.poolMoved:
+			look = woken > 0
+		case <-raises.C:
+			look = true
+		case <-s.poolRaised:
+			look = true
 		}
 	}
 }

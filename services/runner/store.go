@@ -45,6 +45,7 @@ type Commit struct {
 	// CancelledAt is the moment that cancel timers count from.
 	CancelledAt time.Time
 	Settle      *Settlement
+	Refused     *Reserved       // the shared budget that the run pauses for
 	Alerts      []Alert         // of the run's own ceilings, each told once
 	Notices     []events.Notice // what people are to be told, each once
 	// Waits says that the commit is no progress: lost workers stay counted, so that
@@ -116,8 +117,12 @@ type Store interface {
 	WakeWaits(ctx context.Context, limit int) ([]PoolWait, error)
 	// RaisePool lifts a pool's ceiling to at least to, in its current window.
 	RaisePool(ctx context.Context, namespace string, p Pool, to int64) error
-	// PausedFor lists runs that are paused for a pool, at most limit.
-	PausedFor(ctx context.Context, namespace, pool string, limit int) ([]events.RunID, error)
+	// PausedPools lists the shared budgets that runs are paused for.
+	PausedPools(ctx context.Context, limit int) ([]PausedPool, error)
+	// WakePaused takes the first runs that are paused for p and have room in it, at
+	// most limit; one that stays paused is taken again after 5 s. A pool whose
+	// definition is gone has no Budget.
+	WakePaused(ctx context.Context, namespace string, p Pool, limit int) ([]PoolPause, error)
 
 	// DueTimers takes timers that are due; each is hidden for 30 s.
 	DueTimers(ctx context.Context, limit int) (due []DueTimer, next time.Duration, err error)

@@ -210,18 +210,6 @@ func (s *Store) RaisePool(ctx context.Context, namespace string, p runner.Pool, 
 	})
 }
 
-const pausedForPool = `
-SELECT run_id FROM runner.runs WHERE namespace = $1 AND paused_for = $2 ORDER BY run_id LIMIT $3`
-
-// PausedFor implements runner.Store.
-func (s *Store) PausedFor(ctx context.Context, namespace, pool string, limit int) ([]events.RunID, error) {
-	rows, err := s.pool.Query(ctx, pausedForPool, namespace, "pool:"+pool, limit)
-	if err != nil {
-		return nil, fmt.Errorf("runs paused for pool %s: %w", pool, err)
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[events.RunID])
-}
-
 const dueAlerts = `
 SELECT alert_id, namespace, pool, window_start, percent, ceiling, used, unit, at, announce_count, coalesce(passed_by, '')
 FROM runner.alerts WHERE announced_at IS NULL AND next_announce_at <= clock_timestamp() ORDER BY at LIMIT $1`

@@ -16,7 +16,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"loadHead": loadHead, "loadAll": loadAll, "loadPast": loadPast, "loadRun": loadRun, "loadRows": loadRows, "rowsOf": rowsOf, "createRun": createRun, "updateRun": updateRun, "createStarting": createStarting, "updateStarting": updateStarting, "belowRoot": belowRoot,
 		"claimFree": claimFree, "takeOver": takeOver, "releaseClaim": releaseClaim,
 		"ensurePool": ensurePool, "reserve": reserve, "poolNow": poolNow, "insertAlert": insertAlert, "insertRefusal": insertRefusal, "settleOne": settleOne,
-		"raisePool": raisePool, "pausedFor": pausedForPool, "dueAlerts": dueAlerts, "markAlerts": markAlerts,
+		"raisePool": raisePool, "keepPause": keepPause, "dropPause": dropPause, "pausedPools": pausedPools, "wakePaused": wakePaused, "dueAlerts": dueAlerts, "markAlerts": markAlerts,
 		"takeLane": takeLane, "lockKeys": lockKeys, "seeKeys": seeKeys, "insertSlots": insertSlots, "replaceOthers": replaceOthers, "nextSlots": nextSlots,
 		"keysOf": keysOf, "grantSlots": grantSlots, "dropKeys": dropKeys, "untoldSlots": untoldSlots, "freeSlots": freeSlots, "knowsSlots": knowsSlots, "takeTurn": takeTurn, "settleTurn": settleTurn, "awaitPool": awaitPool, "leavePool": leavePool, "wakeWaits": wakeWaits,
 		"takeTimers": takeTimers, "nextTimer": nextTimer, "takeNudges": takeNudges, "reject": reject, "insertOwnAlert": insertOwnAlert, "parkDamaged": parkDamaged,

@@ -221,7 +221,8 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall()
 	moves := movesSlots(c)
 	query, args := begins(c, updateRun, updateStarting, args)
-	if c.Settle == nil && !leaves && len(c.Alerts) == 0 && len(c.Notices) == 0 && moves == "" {
+	pauses := movesPause(c)
+	if c.Settle == nil && !leaves && !pauses && len(c.Alerts) == 0 && len(c.Notices) == 0 && moves == "" {
 		return s.run(ctx, query, st.RunID, args)
 	}
 	var epoch int64
@@ -232,6 +233,11 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 		}
 		if leaves {
 			if _, err := tx.Exec(ctx, leavePool, string(st.RunID)); err != nil {
+				return err
+			}
+		}
+		if pauses {
+			if err := putPause(ctx, tx, c); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,100 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// PausedPool is a shared budget that runs are paused for.
+type PausedPool struct {
+	Namespace string
+	Name      string
+}
+
+// PoolPause is a run that is paused for a pool which has room for it now.
+type PoolPause struct {
+	RunID     events.RunID
+	Namespace string
+	Pool      string
+	Seq       int64 // of the run when it paused
+	Wakes     int   // how often it was woken since, this time included
+}
+
+const (
+	raiseEvery  = 2 * time.Second
+	raiseBatch  = 100   // runs of one pool in one look
+	raisedPools = 1_000 // in one look
+)
+
+// wakePaused lets runs go on whose pool has room again: its definition says a
+// higher limit, or a command raised it. Each look takes as many of the oldest
+// as fit at once, and the settlements of those make room for the next.
+func (s *Service) wakePaused(ctx context.Context) (all int, err error) {
+	pools, err := s.store.PausedPools(ctx, raisedPools)
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range pools {
+		pool := Pool{Name: p.Name}
+		if _, ofFlow := events.FlowOfPool(p.Name); !ofFlow {
+			current, err := s.currentPools(ctx, p.Namespace, []Pool{pool})
+			if err != nil {
+				return all, err
+			}
+			if len(current) > 0 {
+				pool = current[0]
+			}
+		}
+		woken, err := s.store.WakePaused(ctx, p.Namespace, pool, raiseBatch)
+		if err != nil {
+			return all, err
+		}
+		for _, w := range woken {
+			if err := s.bus.Publish(ctx, w.message()); err != nil {
+				return all, err // taken again after 5 s
+			}
+		}
+		if len(woken) == raiseBatch {
+			s.raised() // there may be more
+		}
+		all += len(woken)
+	}
+	return all, nil
+}
+
+// raised says that paused runs may have room.
+func (s *Service) raised() {
+	select {
+	case s.poolRaised <- struct{}{}:
+	default: // a look is due anyway
+	}
+}
+
+// message tells the run to go on if it is still paused for the pool. Its id
+// follows from the pause, so repeats are recorded once.
+func (w PoolPause) message() events.Message {
+	cmd := events.Command{ID: fmt.Sprintf("room-%s-%d", w.RunID, w.Seq), RunID: w.RunID, Budget: "pool:" + w.Pool, Reason: "the budget " + w.Pool + " has room again"}
+	return events.Message{
+		Subject: events.RunSubject(w.RunID, events.RunResume), MsgID: fmt.Sprintf("command:%s:n%d", cmd.ID, w.Wakes), ID: "command:" + cmd.ID, Source: source,
+		Type: events.TypeCommandRun, About: string(w.RunID), Namespace: w.Namespace, Data: mustJSON(cmd),
+	}
+}
+
+// woken reports whether in is the news that a pool has room.
+func (in Input) woken() bool {
+	return in.Command != nil && in.What == events.RunResume && in.Command.Budget != ""
+}
+
+// pausedFor reports whether a raise of budget lets the run go on.
+func (s *State) pausedFor(budget string) bool {
+	return s.Pause != nil && s.Pause.By == pausedByBudget && s.Pause.Pool == budget && s.Attention == nil && s.Cancel == nil && s.End == ""
+}
+
+// outdated reports whether in is news for a pause that is over: nobody waits for
+// its row, and there is none.
+func (s *State) outdated(in Input) bool {
+	return in.woken() && !s.Causes.has(in.Cause) && !s.pausedFor(in.Command.Budget)
+}
