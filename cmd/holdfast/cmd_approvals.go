@@ -20,6 +20,7 @@ type ApprovalsCmd struct {
 	Show    ApprovalsShowCmd    `cmd:"" help:"Show exactly what would happen."`
 	Approve ApprovalsApproveCmd `cmd:"" help:"Say yes: the call runs once, while the yes is valid."`
 	Reject  ApprovalsRejectCmd  `cmd:"" help:"Say no: the agent reads the reason."`
+	Decide  ApprovalsDecideCmd  `cmd:"" help:"Decide many at once: ids, a group, or all that waits."`
 	Settle  ApprovalsSettleCmd  `cmd:"" help:"Answer a doubt: did the call happen?"`
 	Answer  ApprovalsAnswerCmd  `cmd:"" help:"Answer a question: the agent gets what you say."`
 }
@@ -46,6 +47,9 @@ type ApprovalsListCmd struct {
 	State string `default:"pending" env:"-" placeholder:"STATE" help:"pending, approved, rejected, happened, not_happened, give_up, answered, expired, withdrawn or all (${default})."`
 	Kind  string `env:"-" placeholder:"KIND" help:"Only of this kind: action, doubt or question."`
 	OfRun string `name:"run" env:"-" placeholder:"RUN" help:"Only of this run."`
+
+	GroupBy string `env:"-" placeholder:"WHAT" help:"Show what waits in groups: by flow, agent, tool or similarity (the same call with other values)."`
+	Group   string `env:"-" placeholder:"GROUP" help:"Only what waits in this group, as --group-by names it."`
 }
 
 // Help implements kong.HelpProvider.
@@ -53,8 +57,11 @@ func (*ApprovalsListCmd) Help() string {
 	return `  holdfast approvals list
   holdfast approvals list --kind doubt
   holdfast approvals list --state all --run 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a
+  holdfast approvals list --group-by similarity
+  holdfast approvals list --group tool:propose_price
 
---json prints {"items": [...], "next_cursor"}, each as "approvals show --json".`
+--json prints {"items": [...], "next_cursor"}, each as "approvals show --json"; with
+--group-by {"group", "count", "oldest", "newest", "next_expiry", "sample", "ids", ...}.`
 }
 
 // Run implements the command.
@@ -63,7 +70,10 @@ func (c *ApprovalsListCmd) Run(ctx context.Context, k *kong.Context, group *Appr
 	if err != nil {
 		return err
 	}
-	f := client.ApprovalFilter{State: c.State, Kind: c.Kind, Run: events.RunID(c.OfRun)}
+	if c.GroupBy != "" {
+		return c.listGroups(ctx, k, api)
+	}
+	f := client.ApprovalFilter{State: c.State, Kind: c.Kind, Run: events.RunID(c.OfRun), Group: c.Group}
 	read := func(ctx context.Context, p client.PageRequest) (client.Page[client.Approval], error) {
 		return api.Approvals(ctx, f, p)
 	}
@@ -75,7 +85,7 @@ func (c *ApprovalsListCmd) Run(ctx context.Context, k *kong.Context, group *Appr
 			if a.DecidedBy != "" {
 				by += " by " + a.DecidedBy
 			}
-			return []string{string(a.ApprovalID), a.Kind, a.Tool, cut(a.Summary, 60), by, stamp(a.ExpiresAt)}
+			return []string{string(a.ApprovalID), a.Kind, a.Tool, cut(titleOf(a), 60), by, stamp(a.ExpiresAt)}
 		},
 	})
 }
@@ -141,7 +151,7 @@ func showApproval(w io.Writer, a client.Approval) error {
 	}
 	asked, choices, to, schema := questionOf(a)
 	if err := details(w,
-		"approval", string(a.ApprovalID), "question", asked, "choices", choices, "asked of", to, "schema", schema, "kind", a.Kind, "state", a.State,
+		"approval", string(a.ApprovalID), "preview", a.Preview, "question", asked, "choices", choices, "asked of", to, "schema", schema, "kind", a.Kind, "state", a.State,
 		"tool", a.Tool, "arguments", pretty(a.Args), "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
 		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt),

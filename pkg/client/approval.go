@@ -17,6 +17,7 @@ type Approval struct {
 	Kind           string            `json:"kind"`  // events.ApprovalAction, ApprovalDoubt or ApprovalQuestion
 	State          string            `json:"state"` // "pending" or a decision of pkg/events
 	Summary        string            `json:"summary"`
+	Preview        string            `json:"preview,omitempty"` // the call in one line, as the tool's preview has it
 	RunID          events.RunID      `json:"run_id"`
 	CallID         events.CallID     `json:"call_id"`
 	Agent          string            `json:"agent"`
@@ -47,10 +48,11 @@ type Approval struct {
 }
 
 // ApprovalFilter narrows a list of approvals. An empty State means pending;
-// "all" means every state.
+// "all" means every state. Group is of ApprovalGroups; it goes with no other.
 type ApprovalFilter struct {
 	State, Kind string
 	Run         events.RunID
+	Group       string
 }
 
 // Approvals lists approvals, newest first.
@@ -59,6 +61,7 @@ func (c *Client) Approvals(ctx context.Context, f ApprovalFilter, p PageRequest)
 	set(q, "state", f.State)
 	set(q, "kind", f.Kind)
 	set(q, "run", string(f.Run))
+	set(q, "group", f.Group)
 	return get[Page[Approval]](ctx, c, "/v1/approvals", q)
 }
 

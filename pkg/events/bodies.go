@@ -301,6 +301,9 @@ type AskApproval struct {
 	// Summary is one plain sentence for the person who decides.
 	Summary string            `json:"summary"`
 	Labels  map[string]string `json:"labels,omitempty"`
+	// Preview is what the tool's template makes of Args, as the model wrote them: not
+	// fit to show as it is. Empty: there is none, or it cannot be made.
+	Preview string `json:"preview,omitempty"`
 	// ExpiresAfterMs counts from the commit of the request row; ValidForMs from
 	// the decision. Zero means the service's defaults (72 h and 24 h).
 	ExpiresAfterMs int64 `json:"expires_after_ms,omitempty"`

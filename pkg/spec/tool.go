@@ -37,6 +37,9 @@ type Tool struct {
 	// 72 h. ApprovalValidFor is how long a yes is good; default 24 h.
 	ApprovalExpiresAfter Duration `json:"approvalExpiresAfter"`
 	ApprovalValidFor     Duration `json:"approvalValidFor"`
+	// Preview is over ${args...}: the line that a person reads who is asked about a
+	// call, beside its arguments. See PreviewOf.
+	Preview *Template `json:"preview,omitempty"`
 	// Timeout bounds one attempt; default 30 s.
 	Timeout Duration `json:"timeout"`
 	// MaxOutput bounds what the model reads of one answer, 256 bytes to 256 KiB;
@@ -128,6 +131,7 @@ func (t *Tool) check(d *decoder, s spot) {
 	t.Approval.check(d, s.at("approval"))
 	d.within(s.at("approvalExpiresAfter"), t.ApprovalExpiresAfter, time.Second, 90*24*time.Hour)
 	d.within(s.at("approvalValidFor"), t.ApprovalValidFor, time.Second, 90*24*time.Hour)
+	d.previewTemplate(s.at("preview"), t.Preview)
 	d.within(s.at("timeout"), t.Timeout, 100*time.Millisecond, 15*time.Minute)
 	if t.MaxOutput != 0 && (t.MaxOutput < 256 || t.MaxOutput > MaxToolOutput) {
 		d.fail(s.at("maxOutput"), "%d bytes is outside 256 to %d; what is longer becomes an artifact", t.MaxOutput, int64(MaxToolOutput))

@@ -44,6 +44,7 @@ type asked struct {
 	Kind       string            `json:"kind"`
 	State      string            `json:"state"`
 	Summary    string            `json:"summary"`
+	Preview    string            `json:"preview,omitempty"`
 	RunID      events.RunID      `json:"run_id"`
 	Agent      string            `json:"agent"`
 	Tool       string            `json:"tool"`
@@ -59,9 +60,9 @@ type asked struct {
 // decided in a message: its arguments are too long to show.
 func TellAsked(r Request) Message {
 	m := Message{
-		ID: string(r.ID) + "-ask", Type: "holdfast.approval", At: r.CreatedAt, Title: Visible(r.Summary, maxTitle),
+		ID: string(r.ID) + "-ask", Type: "holdfast.approval", At: r.CreatedAt, Title: Visible(r.Title(), maxTitle),
 		Hint: "or: holdfast approvals show " + string(r.ID),
-		Data: asked{r.ID, r.Namespace, r.Kind, r.State, r.Summary, r.RunID, r.Agent, r.Tool, r.Args, r.Digest, r.Key, r.Labels, r.Question, r.ExpiresAt},
+		Data: asked{r.ID, r.Namespace, r.Kind, r.State, r.Summary, r.Preview, r.RunID, r.Agent, r.Tool, r.Args, r.Digest, r.Key, r.Labels, r.Question, r.ExpiresAt},
 	}
 	add := func(name, value string) {
 		if value != "" {
@@ -99,6 +100,14 @@ func TellAsked(r Request) Message {
 		m.Ask = nil
 	}
 	return m
+}
+
+// maxPreview bounds a preview, in characters.
+const maxPreview = 300
+
+// previewOf makes a preview fit to show, in one line.
+func previewOf(s string) string {
+	return strings.TrimSpace(strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Visible(s, maxPreview)))
 }
 
 // ChoicesOf lists what a person may choose about r.

@@ -94,7 +94,7 @@ func (s *Service) Click(ctx context.Context, h http.Header, body []byte) error {
 	switch {
 	case err == nil:
 		if c.Slack != nil && c.Slack.Token.IsZero() { // nothing else can change the message
-			s.reply(c, k, done.Summary+"\n"+EndedText(done), true)
+			s.reply(c, k, done.Title()+"\n"+EndedText(done), true)
 		}
 		return nil
 	case conflict, errors.Is(err, ErrInvalid), errors.Is(err, ErrNotFound):
@@ -102,7 +102,7 @@ func (s *Service) Click(ctx context.Context, h http.Header, body []byte) error {
 		if conflict && lost.Outcome == Lost {
 			text = "Too late: " + EndedText(lost.Request) + "; your click changed nothing."
 			if c.Slack != nil && c.Slack.Token.IsZero() { // decided elsewhere: this is the first chance to take its buttons away
-				s.reply(c, k, lost.Request.Summary+"\n"+EndedText(lost.Request), true)
+				s.reply(c, k, lost.Request.Title()+"\n"+EndedText(lost.Request), true)
 			}
 		}
 		s.reply(c, k, text, false)

@@ -92,7 +92,7 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 	if _, err := events.Canonical(args); err != nil {
 		bad("args: %w", err)
 	}
-	texts := []string{b.Namespace, b.Agent, b.Tool, string(b.ToolDigest), string(b.Digest), b.Key, b.Summary, b.Channel}
+	texts := []string{b.Namespace, b.Agent, b.Tool, string(b.ToolDigest), string(b.Digest), b.Key, b.Summary, b.Preview, b.Channel}
 	for k, v := range b.Labels {
 		texts = append(texts, k, v)
 	}
@@ -105,7 +105,7 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 		Request: Request{
 			ID: b.ApprovalID, Namespace: b.Namespace, Kind: b.Kind, RunID: b.RunID, CallID: b.CallID,
 			Agent: b.Agent, Tool: b.Tool, ToolDigest: b.ToolDigest, Args: args, Digest: b.Digest,
-			Epoch: b.Epoch, Key: b.Key, Summary: b.Summary, Labels: b.Labels, Question: b.Question, Channel: b.Channel,
+			Epoch: b.Epoch, Key: b.Key, Summary: b.Summary, Preview: previewOf(b.Preview), Labels: b.Labels, Question: b.Question, Channel: b.Channel,
 		},
 		Cause:        cause,
 		ExpiresAfter: period(b.ExpiresAfterMs, DefaultExpiry),

@@ -1,6 +1,7 @@
 package approvals
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type Request struct {
 	Epoch      int64         // of the effect that a doubt is about
 	Key        string
 	Summary    string
+	Preview    string // what the tool's template makes of Args, one line fit to show; empty for none
 	Labels     map[string]string
 	Question   *events.Question // with events.ApprovalQuestion
 	Channel    string           // where people are told and may decide; empty for none
@@ -62,6 +64,9 @@ type Request struct {
 	AnnounceCount int
 	LandedAt      time.Time // the runner has committed the decision
 }
+
+// Title is what people read of it first: the preview, else the summary.
+func (r Request) Title() string { return cmp.Or(r.Preview, r.Summary) }
 
 // Ended reports whether nothing can change the answer any more.
 func (r Request) Ended() bool { return r.State != StatePending }

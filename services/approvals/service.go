@@ -27,6 +27,7 @@ type Deps struct {
 	Inbox    Inbox
 	Decider  Decider
 	Reader   Reader
+	Groups   Grouper
 	Announce Announcer
 	Notifier *Notifier // nil: another process sends
 	Resends  Resender
@@ -44,6 +45,7 @@ type Service struct {
 	inbox      Inbox
 	decider    Decider
 	reader     Reader
+	groups     Grouper
 	announce   Announcer
 	notifier   *Notifier
 	resends    Resender
@@ -62,7 +64,7 @@ func New(c Config, d Deps) *Service {
 		c.SweepEvery = time.Second
 	}
 	return &Service{
-		sweepEvery: c.SweepEvery, inbox: d.Inbox, decider: d.Decider, reader: d.Reader,
+		sweepEvery: c.SweepEvery, inbox: d.Inbox, decider: d.Decider, reader: d.Reader, groups: d.Groups,
 		announce: d.Announce, notifier: d.Notifier, resends: d.Resends, links: d.Links, channels: d.Channels, replies: make(chan func(context.Context), 256), log: d.Log, metrics: d.Metrics,
 	}
 }

@@ -154,6 +154,7 @@ func (o *outbox) ask(c events.AskedCall) {
 	if t, ok := o.plan.Tools[c.Tool]; ok {
 		body.ExpiresAfterMs = t.ApprovalExpiresAfter.Std().Milliseconds()
 		body.ValidForMs = t.ApprovalValidFor.Std().Milliseconds()
+		body.Preview, _ = t.PreviewOf(c.Args) // what cannot be previewed is asked with its arguments alone
 	}
 	if c.Step != nil && c.Step.Question != "" {
 		body.Summary, body.ToolDigest, body.ExpiresAfterMs = c.Step.Question, o.s.Started.Ref.Digest, c.Step.ExpiresAfterMs

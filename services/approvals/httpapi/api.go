@@ -41,6 +41,7 @@ func Register(d *door.Door, s *approvals.Service) {
 		Method: http.MethodGet, Path: "/v1/notices", Tags: tags, OperationID: "list-notices",
 		Summary: "List what people were told in channels, newest first",
 	}, authn.Viewer, a.notices)
+	registerMany(d, a)
 	registerResend(d, a)
 	registerSlack(d, a)
 	registerLinks(d, a)
@@ -63,11 +64,33 @@ type listInput struct {
 	State string `query:"state" default:"pending" enum:"pending,approved,rejected,happened,not_happened,give_up,answered,expired,withdrawn,all"`
 	Kind  string `query:"kind" enum:"action,doubt,question"`
 	Run   string `query:"run" doc:"id of a run"`
+	// GroupBy and Group are of the inbox, see groups.go.
+	GroupBy string `query:"group_by" enum:"flow,agent,tool,similarity" doc:"list what waits in groups, the next to expire first; similarity: the same tool and names of arguments, with other values"`
+	Group   string `query:"group" maxLength:"400" doc:"only what waits in this group, like tool:propose_price"`
 }
 
-type listOutput struct{ Body door.Page[Approval] }
+type listOutput struct {
+	Body struct {
+		door.Page[Approval]
+		Groups []Group `json:"groups,omitempty" doc:"with group_by, instead of items"`
+	}
+}
+
+func listOf(found []approvals.Request, limit int) *listOutput {
+	out := &listOutput{}
+	out.Body.Page = door.PageOf(found, limit, func(r approvals.Request) any {
+		return approvals.Position{CreatedAt: r.CreatedAt, ID: r.ID}
+	}, show)
+	return out
+}
 
 func (a api) list(ctx context.Context, in *listInput) (*listOutput, error) {
+	switch {
+	case in.Group != "":
+		return a.members(ctx, in)
+	case in.GroupBy != "":
+		return a.groups(ctx, in)
+	}
 	if in.Run != "" && !events.RunID(in.Run).Valid() {
 		return nil, door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, "the id of the run is not valid").At("query.run", "not a run id")
 	}
@@ -86,9 +109,7 @@ func (a api) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &listOutput{door.PageOf(found, in.Limit, func(r approvals.Request) any {
-		return approvals.Position{CreatedAt: r.CreatedAt, ID: r.ID}
-	}, show)}, nil
+	return listOf(found, in.Limit), nil
 }
 
 type getInput struct {
@@ -134,14 +155,12 @@ func (a api) decide(ctx context.Context, in *decideInput) (*decideOutput, error)
 	if string(in.Body.Result) == "null" && in.Body.Decision != events.Happened {
 		in.Body.Result = nil
 	}
-	r, repeated, err := a.service.Decide(ctx, approvals.Attempt{
-		ID: events.ApprovalID(in.ID), Namespace: who.Namespace,
-		Decision: in.Body.Decision, Comment: in.Body.Comment, Result: in.Body.Result, Digest: events.Digest(in.Body.Digest),
-		By: who.Name, Door: approvals.DoorAPI,
-	})
+	x := attemptOf(who)
+	x.ID, x.Decision, x.Comment, x.Result, x.Digest = events.ApprovalID(in.ID), in.Body.Decision, in.Body.Comment, in.Body.Result, events.Digest(in.Body.Digest)
+	r, repeated, err := a.service.Decide(ctx, x)
 	if err != nil {
 		if p := door.From(problem(in.ID, err)); p.Status == http.StatusServiceUnavailable {
-			p.Detail = "the decision could not be confirmed; send it again: it is made once, however often it is sent"
+			p.Detail = unconfirmed
 			return nil, p
 		}
 		return nil, problem(in.ID, err)
@@ -151,12 +170,23 @@ func (a api) decide(ctx context.Context, in *decideInput) (*decideOutput, error)
 	return out, nil
 }
 
+const unconfirmed = "the decision could not be confirmed; send it again: it is made once, however often it is sent"
+
+// attemptOf is an attempt of who has the token of the request, whatever its body says.
+func attemptOf(who authn.Principal) approvals.Attempt {
+	return approvals.Attempt{Namespace: who.Namespace, By: who.Name, Door: approvals.DoorAPI}
+}
+
+func conflictOf(err error) (*approvals.Conflict, bool) {
+	return errors.AsType[*approvals.Conflict](err)
+}
+
 func notFound(id string) error {
 	return door.NotFound("there is no approval %.130q here; see what waits with GET /v1/approvals", id)
 }
 
 func problem(id string, err error) error {
-	if c, ok := errors.AsType[*approvals.Conflict](err); ok {
+	if c, ok := conflictOf(err); ok {
 		switch c.Outcome {
 		case approvals.TooLate:
 			return door.Error(http.StatusConflict, codeExpired, c.Error())

@@ -15,6 +15,7 @@ type Approval struct {
 	Kind           string            `json:"kind" enum:"action,doubt,question" doc:"action: may this call run? doubt: did this call happen? question: what is the answer?"`
 	State          string            `json:"state" enum:"pending,approved,rejected,happened,not_happened,give_up,answered,expired,withdrawn"`
 	Summary        string            `json:"summary" doc:"one plain sentence for the person who decides"`
+	Preview        string            `json:"preview,omitempty" doc:"the call in one line, as the tool's preview has it; args says exactly what runs"`
 	RunID          string            `json:"run_id"`
 	CallID         string            `json:"call_id"`
 	Agent          string            `json:"agent"`
@@ -58,7 +59,7 @@ func question(q *events.Question) *Question {
 
 func show(r approvals.Request) Approval {
 	return Approval{
-		ApprovalID: string(r.ID), Namespace: r.Namespace, Kind: r.Kind, State: r.State, Summary: r.Summary,
+		ApprovalID: string(r.ID), Namespace: r.Namespace, Kind: r.Kind, State: r.State, Summary: r.Summary, Preview: r.Preview,
 		RunID: string(r.RunID), CallID: string(r.CallID), Agent: r.Agent, Tool: r.Tool, ToolDigest: string(r.ToolDigest),
 		Args: r.Args, Digest: string(r.Digest), Epoch: r.Epoch, Key: r.Key, Labels: r.Labels, Question: question(r.Question),
 		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, DecidedAt: r.DecidedAt, DecidedBy: r.DecidedBy,

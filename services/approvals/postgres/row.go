@@ -14,7 +14,7 @@ import (
 const columns = `approval_id, namespace, kind, run_id, call_id, agent, tool, tool_digest, args::text, digest,
 	epoch, key, summary, labels::text, state, decided_by, door, comment, result::text,
 	created_at, expires_at, decided_at, valid_until, withdraw_reason, unused_at, unused_reason,
-	announced_at, announce_count, landed_at, question::text, channel`
+	announced_at, announce_count, landed_at, question::text, channel, preview`
 
 // row is one asked request as the database has it.
 type row struct {
@@ -34,6 +34,7 @@ type row struct {
 	LandedAt                                   *time.Time
 	Question                                   *string
 	Channel                                    string
+	Preview                                    string
 }
 
 func (r row) request() (approvals.Request, error) {
@@ -42,7 +43,7 @@ func (r row) request() (approvals.Request, error) {
 		RunID: events.RunID(r.RunID), CallID: events.CallID(r.CallID),
 		Agent: r.Agent, Tool: r.Tool, ToolDigest: events.Digest(r.ToolDigest),
 		Args: json.RawMessage(r.Args), Digest: events.Digest(r.Digest),
-		Epoch: r.Epoch, Key: r.Key, Summary: r.Summary, Channel: r.Channel,
+		Epoch: r.Epoch, Key: r.Key, Summary: r.Summary, Preview: r.Preview, Channel: r.Channel,
 		State: r.State, DecidedBy: r.DecidedBy, Door: r.Door, Comment: r.Comment,
 		CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 		DecidedAt: utc(r.DecidedAt), ValidUntil: utc(r.ValidUntil),

@@ -39,17 +39,18 @@ WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now),
 asked AS (
 INSERT INTO approvals.requests AS r (
 	approval_id, namespace, run_id, kind, call_id, agent, tool, tool_digest, args, digest, epoch, key, summary, labels,
-	ask_cause, asked_at, created_at, expires_at, valid_for, question, channel)
+	ask_cause, asked_at, created_at, expires_at, valid_for, question, channel, preview, similarity, flow)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text::json, $10::text,
 	$11::bigint, $12::text, $13::text, $14::text::jsonb, $15::text, t.now, t.now,
-	t.now + $16::bigint * interval '1 millisecond', $17::bigint * interval '1 millisecond', $18::text::json, $19::text
+	t.now + $16::bigint * interval '1 millisecond', $17::bigint * interval '1 millisecond', $18::text::json, $19::text, $20::text, $21::text, ` + flowSQL + `
 FROM t
 ON CONFLICT (approval_id) DO UPDATE SET -- a withdrawal came first and keeps its state
 	kind = EXCLUDED.kind, call_id = EXCLUDED.call_id, agent = EXCLUDED.agent, tool = EXCLUDED.tool,
 	tool_digest = EXCLUDED.tool_digest, args = EXCLUDED.args, digest = EXCLUDED.digest, epoch = EXCLUDED.epoch,
 	key = EXCLUDED.key, summary = EXCLUDED.summary, labels = EXCLUDED.labels, ask_cause = EXCLUDED.ask_cause,
 	asked_at = EXCLUDED.asked_at, expires_at = EXCLUDED.expires_at, valid_for = EXCLUDED.valid_for,
-	namespace = EXCLUDED.namespace, question = EXCLUDED.question, channel = EXCLUDED.channel
+	namespace = EXCLUDED.namespace, question = EXCLUDED.question, channel = EXCLUDED.channel,
+	preview = EXCLUDED.preview, similarity = EXCLUDED.similarity, flow = EXCLUDED.flow
 WHERE r.asked_at IS NULL AND r.run_id = EXCLUDED.run_id
 RETURNING r.*),
 told AS (
@@ -82,7 +83,8 @@ func (s *Store) Ask(ctx context.Context, a approvals.Ask) (approvals.Request, bo
 	}
 	r, err := one(s.pool.Query(ctx, askSQL, a.ID, a.Namespace, a.RunID, a.Kind, a.CallID, a.Agent, a.Tool, a.ToolDigest,
 		string(a.Args), a.Digest, a.Epoch, a.Key, a.Summary, string(labels), a.Cause,
-		a.ExpiresAfter.Milliseconds(), a.ValidFor.Milliseconds(), question, a.Channel))
+		a.ExpiresAfter.Milliseconds(), a.ValidFor.Milliseconds(), question, a.Channel,
+		a.Preview, approvals.Similarity(a.Kind, a.Tool, a.Args, a.Labels)))
 	if err == nil {
 		return r, false, nil
 	}

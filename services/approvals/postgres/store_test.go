@@ -16,6 +16,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"listState": listStateSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
 		"notice": noticeSQL, "takeNotices": takeNoticesSQL, "finishNotice": finishNoticeSQL, "listNotices": listNoticesSQL,
 		"addLink": addLinkSQL, "link": linkSQL, "split": splitSQL, "takeUpdates": takeUpdatesSQL, "finishUpdate": finishUpdateSQL, "waiting": waitingSQL,
+		"groups": groupsSQL, "members": membersSQL,
 	})
 	if err != nil {
 		t.Error(err)
