@@ -80,7 +80,7 @@ func TestCaseG09_ThroughPgBouncer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	mode := pg.Prepared(pool)
+	mode, keyed := pg.Prepared(pool), pg.NewKeyed(pool)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -89,6 +89,10 @@ func TestCaseG09_ThroughPgBouncer(t *testing.T) {
 				var got string
 				if err := pool.QueryRow(t.Context(), fmt.Sprintf("SELECT $1::text || '' AS q%d", n%7), mode, want).Scan(&got); err != nil || got != want {
 					t.Errorf("%q, %v", got, err)
+					return
+				}
+				if err := keyed.One(t.Context(), "SELECT $1::text || 'k'", []any{want}, &got); err != nil || got != want+"k" {
+					t.Errorf("by key: %q, %v", got, err)
 					return
 				}
 				if err := pg.InTx(t.Context(), pool, func(tx pgx.Tx) error {

@@ -74,10 +74,11 @@ func New(t testing.TB) *DB {
 	return db
 }
 
-// Open connects as role, "holdfast_runner" for instance, until t ends.
+// Open connects as role, "holdfast_runner" for instance, until t ends, as its service
+// does.
 func (d *DB) Open(t testing.TB, role string) *pgxpool.Pool {
 	t.Helper()
-	return open(t, pg.Config{URL: d.URL, Role: role, AppName: "pgtest"})
+	return open(t, pg.Config{URL: d.URL, Role: role, AppName: "pgtest", Named: role != "holdfast_trigger"})
 }
 
 func open(t testing.TB, c pg.Config) *pgxpool.Pool {

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -23,17 +22,20 @@ SELECT u.callback, coalesce(t.state, 'owed'), coalesce(t.attempts, 0), t.next_at
   LEFT JOIN tools.v_callbacks t ON t.run_id = $1 AND t.namespace = $2
  ORDER BY t.updated_at DESC LIMIT 1`
 
-// callback returns nil for a run that names none.
-func (s *Store) callback(ctx context.Context, namespace string, id events.RunID) (*console.Callback, error) {
-	var c console.Callback
-	var next *time.Time
-	err := s.pool.QueryRow(ctx, callbackOfRun, string(id), namespace).Scan(&c.URL, &c.State, &c.Attempts, &next, &c.LastError)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read callback of run %s: %w", id, err)
-	}
-	c.NextAttempt = orZero(next)
-	return &c, nil
+// queueCallback reads nothing for a run that names none.
+func queueCallback(b *pgx.Batch, namespace string, id events.RunID, r *console.Run) {
+	b.Queue(callbackOfRun, string(id), namespace).QueryRow(func(row pgx.Row) error {
+		var c console.Callback
+		var next *time.Time
+		err := row.Scan(&c.URL, &c.State, &c.Attempts, &next, &c.LastError)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read callback: %w", err)
+		}
+		c.NextAttempt = orZero(next)
+		r.Callback = &c
+		return nil
+	})
 }

@@ -137,25 +137,24 @@ func (s *Store) PastEffects(ctx context.Context, namespace string, run events.Ru
 	})
 }
 
-// links reads what a run goes on from, and what goes on from it.
-func (s *Store) links(ctx context.Context, r *console.Run) error {
-	var o console.Link
-	err := s.pool.QueryRow(ctx, forkOf, string(r.ID), r.Namespace).Scan(&o.RunID, &o.Retry, &o.Row)
-	switch {
-	case err == nil:
-		r.Origin = &o
-	case !errors.Is(err, pgx.ErrNoRows):
-		return fmt.Errorf("read origin of run %s: %w", r.ID, err)
-	}
-	rows, err := s.pool.Query(ctx, forksOf, string(r.ID), r.Namespace)
-	if err == nil {
+// queueLinks reads what a run goes on from, and what goes on from it.
+func queueLinks(b *pgx.Batch, namespace string, id events.RunID, r *console.Run) {
+	b.Queue(forkOf, string(id), namespace).QueryRow(func(row pgx.Row) error {
+		var o console.Link
+		err := row.Scan(&o.RunID, &o.Retry, &o.Row)
+		switch {
+		case err == nil:
+			r.Origin = &o
+		case !errors.Is(err, pgx.ErrNoRows):
+			return fmt.Errorf("read origin: %w", err)
+		}
+		return nil
+	})
+	b.Queue(forksOf, string(id), namespace).Query(func(rows pgx.Rows) (err error) {
 		r.Forks, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l console.Link, err error) {
 			err = row.Scan(&l.RunID, &l.Retry, &l.Row, &l.Status)
 			return l, err
 		})
-	}
-	if err != nil {
-		return fmt.Errorf("list forks of run %s: %w", r.ID, err)
-	}
-	return nil
+		return err
+	})
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -24,17 +23,29 @@ SELECT a.artifact_id, a.call_id, a.tool, a.name, a.content_type, a.bytes, a.trun
  ORDER BY a.created_at DESC, a.artifact_id DESC
  LIMIT $3`
 
-// known folds what a run has written down, one row at a time.
-func (s *Store) known(ctx context.Context, namespace string, id events.RunID) (console.Known, error) {
-	var k console.Known
-	rows, err := s.pool.Query(ctx, knownOfRun, string(id), namespace)
-	if err != nil {
-		return k, fmt.Errorf("read plan and facts of run %s: %w", id, err)
-	}
+// queueKnown folds what a run has written down, one row at a time, and lists what its
+// calls left.
+func queueKnown(b *pgx.Batch, namespace string, id events.RunID, k *console.Known) {
+	b.Queue(knownOfRun, string(id), namespace).Query(func(rows pgx.Rows) error { return foldKnown(rows, k) })
+	b.Queue(artifactsOfRun, string(id), namespace, console.MaxRunArtifacts+1).Query(func(rows pgx.Rows) (err error) {
+		k.Artifacts, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (console.Artifact, error) {
+			var a console.Artifact
+			err := row.Scan(&a.ID, &a.CallID, &a.Tool, &a.Name, &a.ContentType, &a.Bytes, &a.Truncated, &a.URI, &a.Kind, &a.Title, &a.CreatedAt)
+			a.CreatedAt = a.CreatedAt.UTC()
+			return a, err
+		})
+		if k.More = len(k.Artifacts) > console.MaxRunArtifacts; k.More {
+			k.Artifacts = k.Artifacts[:console.MaxRunArtifacts]
+		}
+		return err
+	})
+}
+
+func foldKnown(rows pgx.Rows, k *console.Known) error {
 	var seq int64
 	var kind string
 	var data json.RawMessage
-	_, err = pgx.ForEachRow(rows, []any{&seq, &kind, &data}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&seq, &kind, &data}, func() error {
 		switch kind {
 		case events.FactPlanChanged:
 			var p events.PlanChanged
@@ -52,22 +63,7 @@ func (s *Store) known(ctx context.Context, namespace string, id events.RunID) (c
 		return nil
 	})
 	if err != nil {
-		return k, fmt.Errorf("read plan and facts of run %s: %w", id, err)
+		return fmt.Errorf("read plan and facts: %w", err)
 	}
-	if rows, err = s.pool.Query(ctx, artifactsOfRun, string(id), namespace, console.MaxRunArtifacts+1); err != nil {
-		return k, fmt.Errorf("list artifacts of run %s: %w", id, err)
-	}
-	k.Artifacts, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (console.Artifact, error) {
-		var a console.Artifact
-		err := row.Scan(&a.ID, &a.CallID, &a.Tool, &a.Name, &a.ContentType, &a.Bytes, &a.Truncated, &a.URI, &a.Kind, &a.Title, &a.CreatedAt)
-		a.CreatedAt = a.CreatedAt.UTC()
-		return a, err
-	})
-	if err != nil {
-		return k, fmt.Errorf("list artifacts of run %s: %w", id, err)
-	}
-	if k.More = len(k.Artifacts) > console.MaxRunArtifacts; k.More {
-		k.Artifacts = k.Artifacts[:console.MaxRunArtifacts]
-	}
-	return k, nil
+	return nil
 }

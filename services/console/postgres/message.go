@@ -104,26 +104,35 @@ func listens(ctx context.Context, tx pgx.Tx, c console.Command) error {
 	return nil
 }
 
-// control reads how a run is steered from outside.
-func (s *Store) control(ctx context.Context, r *console.Run) error {
-	var deadline *time.Time
-	err := s.pool.QueryRow(ctx, controlOfRun, string(r.ID), r.Namespace).Scan(&r.Messages.All, &r.Messages.Unread, &deadline, &r.Priority)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
-	}
-	r.Deadline = orZero(deadline)
-	if err == nil && r.Messages.All > 0 {
-		r.Messages, err = s.messages(ctx, r.Namespace, r.ID, r.Messages)
-	}
-	if err != nil {
-		return fmt.Errorf("read control of run %s: %w", r.ID, err)
-	}
-	return nil
+// queueControl reads how a run is steered from outside; messages reads the rest.
+func queueControl(b *pgx.Batch, namespace string, id events.RunID, r *console.Run) {
+	b.Queue(controlOfRun, string(id), namespace).QueryRow(func(row pgx.Row) error {
+		var deadline *time.Time
+		err := row.Scan(&r.Messages.All, &r.Messages.Unread, &deadline, &r.Priority)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		r.Deadline = orZero(deadline)
+		return err
+	})
 }
 
-// messages adds the newest of what was said to a run.
-func (s *Store) messages(ctx context.Context, namespace string, id events.RunID, m console.Messages) (console.Messages, error) {
-	rows, err := s.pool.Query(ctx, newestMessages, string(id), namespace, console.MessageShown, console.MaxRunMessages)
+func (s *Store) control(ctx context.Context, r *console.Run) error {
+	b := &pgx.Batch{}
+	queueControl(b, r.Namespace, r.ID, r)
+	if err := s.keyed.Send(ctx, b); err != nil {
+		return fmt.Errorf("read control of run %s: %w", r.ID, err)
+	}
+	return s.messages(ctx, r)
+}
+
+// messages adds the newest of what was said to a run, if something was.
+func (s *Store) messages(ctx context.Context, r *console.Run) error {
+	m := &r.Messages
+	if m.All == 0 {
+		return nil
+	}
+	rows, err := s.pool.Query(ctx, newestMessages, string(r.ID), r.Namespace, console.MessageShown, console.MaxRunMessages)
 	if err == nil {
 		m.Newest, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n console.Message, err error) {
 			err = row.Scan(&n.Seq, &n.At, &n.Principal, &n.Text)
@@ -132,10 +141,10 @@ func (s *Store) messages(ctx context.Context, namespace string, id events.RunID,
 		})
 	}
 	if err != nil {
-		return m, fmt.Errorf("list messages: %w", err)
+		return fmt.Errorf("list messages of run %s: %w", r.ID, err)
 	}
 	for i := range m.Newest {
 		m.Newest[i].Read = i >= m.Unread
 	}
-	return m, nil
+	return nil
 }

@@ -132,10 +132,9 @@ func (s *Store) CommandOf(ctx context.Context, namespace, key string) (console.C
 	return c, notFound(err, "find command")
 }
 
-// moves adds the newest rows about moving a run.
-func (s *Store) moves(ctx context.Context, r *console.Run) error {
-	rows, err := s.pool.Query(ctx, movesOfRun, string(r.ID), r.Namespace, console.MaxRunMoves)
-	if err == nil {
+// queueMoves reads the newest rows about moving a run.
+func queueMoves(b *pgx.Batch, namespace string, id events.RunID, r *console.Run) {
+	b.Queue(movesOfRun, string(id), namespace, console.MaxRunMoves).Query(func(rows pgx.Rows) (err error) {
 		r.Moves, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (console.Move, error) {
 			var seq int64
 			var kind string
@@ -146,9 +145,6 @@ func (s *Store) moves(ctx context.Context, r *console.Run) error {
 			}
 			return console.ReadMove(seq, kind, at, data)
 		})
-	}
-	if err != nil {
-		return fmt.Errorf("list moves of run %s: %w", r.ID, err)
-	}
-	return nil
+		return err
+	})
 }

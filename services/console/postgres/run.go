@@ -40,32 +40,30 @@ const getRun = `SELECT * FROM (` +
 	programRuns + ` WHERE p.run_id = $1 AND p.namespace = $2) runs
 ORDER BY seq DESC LIMIT 1`
 
-// GetRun implements console.RunReader.
+// GetRun implements console.RunReader. Whoever waits for a run asks again and again:
+// what is found by the run's id is read in one round trip.
 func (s *Store) GetRun(ctx context.Context, namespace string, id events.RunID) (console.Run, error) {
-	rows, err := s.pool.Query(ctx, getRun, id, namespace)
-	if err != nil {
-		return console.Run{}, fmt.Errorf("get run %s: %w", id, err)
-	}
-	r, err := pgx.CollectExactlyOneRow(rows, scanRun)
-	if err != nil {
+	var r console.Run
+	limits := newLimits()
+	b := &pgx.Batch{}
+	b.Queue(getRun, id, namespace).Query(func(rows pgx.Rows) (err error) {
+		r, err = pgx.CollectExactlyOneRow(rows, scanRun)
+		return err
+	})
+	queueCallback(b, namespace, id, &r)
+	queueLinks(b, namespace, id, &r)
+	queueControl(b, namespace, id, &r)
+	queueMoves(b, namespace, id, &r)
+	queueKnown(b, namespace, id, &r.Known)
+	queueLimits(b, namespace, id, &limits)
+	if err := s.keyed.Send(ctx, b); err != nil {
 		return r, notFound(err, "get run %s", id)
 	}
-	if r.Callback, err = s.callback(ctx, namespace, id); err != nil {
+	if err := s.messages(ctx, &r); err != nil {
 		return r, err
 	}
-	if err := s.links(ctx, &r); err != nil {
-		return r, err
-	}
-	if err := s.control(ctx, &r); err != nil {
-		return r, err
-	}
-	if err := s.moves(ctx, &r); err != nil {
-		return r, err
-	}
-	if r.Budgets, err = s.budgets(ctx, r); err != nil {
-		return r, err
-	}
-	r.Known, err = s.known(ctx, namespace, id)
+	var err error
+	r.Budgets, err = s.budgets(ctx, r, limits)
 	return r, err
 }
 

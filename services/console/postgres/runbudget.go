@@ -25,15 +25,12 @@ SELECT DISTINCT ON (pool) pool, window_start, unit, ceiling, used, reserved FROM
  WHERE namespace = $1 AND pool = ANY($2) ORDER BY pool, window_start DESC`
 )
 
-// budgets says how a run stands to its ceilings. Rows and definitions that cannot
+func newLimits() console.RunLimits { return console.RunLimits{Raised: map[string]int64{}} }
+
+// queueLimits reads what budgets needs and is found by the run's id. Rows that cannot
 // be read hide ceilings, not the run.
-func (s *Store) budgets(ctx context.Context, r console.Run) ([]console.RunBudget, error) {
-	if r.Kind == console.KindProgram || !r.Taken() {
-		return nil, nil
-	}
-	limits := console.RunLimits{Raised: map[string]int64{}}
-	b := &pgx.Batch{}
-	b.Queue(limitsOfRun, string(r.ID), r.Namespace).Query(func(rows pgx.Rows) error {
+func queueLimits(b *pgx.Batch, namespace string, id events.RunID, limits *console.RunLimits) {
+	b.Queue(limitsOfRun, string(id), namespace).Query(func(rows pgx.Rows) error {
 		var kind string
 		var data json.RawMessage
 		_, err := pgx.ForEachRow(rows, []any{&kind, &data}, func() error {
@@ -50,8 +47,17 @@ func (s *Store) budgets(ctx context.Context, r console.Run) ([]console.RunBudget
 		})
 		return err
 	})
-	b.Queue(stepsOfRun, string(r.ID), r.Namespace).QueryRow(func(row pgx.Row) error { return row.Scan(&limits.Steps) })
+	b.Queue(stepsOfRun, string(id), namespace).QueryRow(func(row pgx.Row) error { return row.Scan(&limits.Steps) })
 	b.Queue(databaseTime).QueryRow(func(row pgx.Row) error { return row.Scan(&limits.Now) })
+}
+
+// budgets says how a run stands to its ceilings. Definitions that cannot be read hide
+// ceilings, not the run.
+func (s *Store) budgets(ctx context.Context, r console.Run, limits console.RunLimits) ([]console.RunBudget, error) {
+	if r.Kind == console.KindProgram || !r.Taken() {
+		return nil, nil
+	}
+	b := &pgx.Batch{}
 	b.Queue(pinnedBody, r.Namespace, r.Kind, r.Name, string(r.Digest)).Query(func(rows pgx.Rows) error {
 		bodies, err := pgx.CollectRows(rows, pgx.RowTo[json.RawMessage])
 		if err != nil || len(bodies) == 0 {
@@ -64,11 +70,14 @@ func (s *Store) budgets(ctx context.Context, r console.Run) ([]console.RunBudget
 		}
 		return nil
 	})
-	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+	if err := s.keyed.Send(ctx, b); err != nil {
 		return nil, fmt.Errorf("read the ceilings of run %s: %w", r.ID, err)
 	}
-	out := limits.Own(r)
-	rows, err := s.pool.Query(ctx, poolsOfRun, r.Namespace, limits.Pools(r))
+	out, pools := limits.Own(r), limits.Pools(r)
+	if len(pools) == 0 {
+		return out, nil
+	}
+	rows, err := s.pool.Query(ctx, poolsOfRun, r.Namespace, pools)
 	if err != nil {
 		return nil, fmt.Errorf("read the shared budgets of run %s: %w", r.ID, err)
 	}

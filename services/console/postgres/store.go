@@ -8,18 +8,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/services/console"
 )
 
 // Store implements console.Store. It is safe for concurrent use.
 type Store struct {
-	pool *pgxpool.Pool
+	pool  *pgxpool.Pool
+	keyed *pg.Keyed // for what people and programs read again and again
 }
 
 var _ console.Store = (*Store)(nil)
 
 // New returns a store on pool, whose role is holdfast_console.
-func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
+func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool, keyed: pg.NewKeyed(pool)} }
 
 // notFound turns "no rows" into console.ErrNotFound.
 func notFound(err error, format string, args ...any) error {

@@ -19,7 +19,7 @@ RETURNING claim_epoch`
 // Claim implements runner.Store.
 func (s *Store) Claim(ctx context.Context, id events.RunID, seq int64, worker, cause string) (int64, error) {
 	var epoch int64
-	err := s.pool.QueryRow(ctx, claimFree, string(id), seq, worker, cause, s.reader).Scan(&epoch)
+	err := s.keyed.One(ctx, claimFree, []any{string(id), seq, worker, cause, s.reader}, &epoch)
 	return epoch, conflict(id, err)
 }
 

@@ -24,13 +24,16 @@ import (
 // Store implements runner.Store.
 type Store struct {
 	pool   *pgxpool.Pool
-	reader int // what this release understands of a journal
+	keyed  *pg.Keyed // for what runs all the time
+	reader int       // what this release understands of a journal
 }
 
 var _ runner.Store = (*Store)(nil)
 
 // New returns a store on pool, whose role must be holdfast_runner or stronger.
-func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool, reader: events.Reader} }
+func New(pool *pgxpool.Pool) *Store {
+	return &Store{pool: pool, keyed: pg.NewKeyed(pool), reader: events.Reader}
+}
 
 // ReadAs makes the store one of a release that understands another form of
 // journals; call it before use.
@@ -57,7 +60,7 @@ func (s *Store) Load(ctx context.Context, id events.RunID, known *runner.State) 
 	var reader int
 	var cancelled *time.Time
 	var found bool
-	err := s.pool.QueryRow(ctx, loadRun, string(id)).Scan(&found, &namespace, &seq, &l.Claim.Worker, &l.Claim.Epoch, &l.Claim.Cause, &l.Attempts, &cancelled, &l.Now, &reader)
+	err := s.keyed.One(ctx, loadRun, []any{string(id)}, &found, &namespace, &seq, &l.Claim.Worker, &l.Claim.Epoch, &l.Claim.Cause, &l.Attempts, &cancelled, &l.Now, &reader)
 	if err != nil {
 		return runner.Loaded{}, fmt.Errorf("load run %s: %w", id, err)
 	}
@@ -79,11 +82,7 @@ func (s *Store) Load(ctx context.Context, id events.RunID, known *runner.State) 
 		return l, nil
 	}
 	l.State = known.Clone()
-	rows, err := s.pool.Query(ctx, loadRows, string(id), known.Seq, seq)
-	if err != nil {
-		return runner.Loaded{}, fmt.Errorf("load journal of run %s: %w", id, err)
-	}
-	facts, err := pgx.CollectRows(rows, scanFact)
+	facts, err := s.facts(ctx, loadRows, string(id), known.Seq, seq)
 	if err != nil {
 		return runner.Loaded{}, fmt.Errorf("load journal of run %s: %w", id, err)
 	}
@@ -115,11 +114,21 @@ FROM runner.journal WHERE run_id = $1 AND cause = $2 ORDER BY seq`
 
 // RowsOf implements runner.Store.
 func (s *Store) RowsOf(ctx context.Context, id events.RunID, cause string) ([]runner.Fact, error) {
-	rows, err := s.pool.Query(ctx, rowsOf, string(id), cause)
+	facts, err := s.facts(ctx, rowsOf, string(id), cause)
 	if err != nil {
 		return nil, fmt.Errorf("rows of %s in run %s: %w", cause, id, err)
 	}
-	return pgx.CollectRows(rows, scanFact)
+	return facts, nil
+}
+
+// facts reads rows of one run.
+func (s *Store) facts(ctx context.Context, query string, args ...any) (facts []runner.Fact, err error) {
+	b := &pgx.Batch{}
+	b.Queue(query, args...).Query(func(rows pgx.Rows) (err error) {
+		facts, err = pgx.CollectRows(rows, scanFact)
+		return err
+	})
+	return facts, s.keyed.Send(ctx, b)
 }
 
 // The one commit. $1.. the run row, then the arrays of rows, pending items and
@@ -227,7 +236,7 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	}
 	var epoch int64
 	var at time.Time
-	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+	err := s.keyed.InTx(ctx, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, query, args...).Scan(&epoch, &at); err != nil {
 			return err
 		}
@@ -258,7 +267,7 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 }
 
 func (s *Store) run(ctx context.Context, query string, id events.RunID, args []any) (epoch int64, at time.Time, err error) {
-	err = s.pool.QueryRow(ctx, query, args...).Scan(&epoch, &at)
+	err = s.keyed.One(ctx, query, args, &epoch, &at)
 	return epoch, at, conflict(id, err)
 }
 

@@ -113,7 +113,7 @@ func (s *Store) Begin(ctx context.Context, b tools.Begin) (began tools.Began, er
 
 func (s *Store) beginEffect(ctx context.Context, b tools.Begin) (tools.Began, error) {
 	var began tools.Began
-	err := s.tx(ctx, func(tx pgx.Tx) error {
+	err := s.keyedTx(ctx, func(tx pgx.Tx) error {
 		var epoch *int64
 		err := tx.QueryRow(ctx, beginEffectSQL, b.Worker, b.Gated, approvalID(b.Call), string(b.Call.ID), string(b.Bind),
 			b.Call.Namespace, b.EffectID, b.Call.Tool, b.Call.Key, string(b.Call.RunID), string(b.Call.Args), string(b.Call.ArgsDigest),
@@ -152,11 +152,11 @@ func (s *Store) beginRead(ctx context.Context, b tools.Begin) (tools.Began, erro
 	if err != nil {
 		return began, err
 	}
-	err = s.pool.QueryRow(ctx, beginReadSQL, b.Worker, b.Gated, approvalID(b.Call), string(b.Call.ID), string(b.Bind),
+	err = s.keyed.One(ctx, beginReadSQL, []any{b.Worker, b.Gated, approvalID(b.Call), string(b.Call.ID), string(b.Bind),
 		b.Call.Namespace, b.Call.MintedKey, b.Call.Tool, b.Call.Key, string(b.Call.RunID), string(b.Call.Args), string(b.Call.ArgsDigest),
-		b.AttemptID, b.Lease.Milliseconds(), b.From.Attempts+1, b.From.Epoch, b.From.AttemptID, b.Call.TraceParent, b.Takeover,
+		b.AttemptID, b.Lease.Milliseconds(), b.From.Attempts + 1, b.From.Epoch, b.From.AttemptID, b.Call.TraceParent, b.Takeover,
 		string(b.Call.ToolDigest), b.Call.Pool, approval,
-	).Scan(&began.Gate, &epoch)
+	}, &began.Gate, &epoch)
 	if err != nil {
 		return began, unstorable(err)
 	}

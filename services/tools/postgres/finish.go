@@ -90,7 +90,7 @@ func (s *Store) finishEffect(ctx context.Context, f tools.Finish) (answered []to
 	if err != nil {
 		return nil, false, err
 	}
-	err = s.tx(ctx, func(tx pgx.Tx) error {
+	err = s.keyedTx(ctx, func(tx pgx.Tx) error {
 		if con.Awaits {
 			mine, answered, err = await(ctx, tx, f, *receipt)
 			return err

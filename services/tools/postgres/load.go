@@ -58,7 +58,7 @@ func (s *Store) Load(ctx context.Context, c events.CallTool, key, worker string)
 		beats, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[beatsRow])
 		return err
 	})
-	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+	if err := s.keyed.Send(ctx, b); err != nil {
 		return tools.State{}, err
 	}
 	st.Now = beats.Now.UTC()
@@ -113,9 +113,9 @@ func (s *Store) Holds(ctx context.Context, a tools.Attempt) (bool, error) {
 	var n int
 	var err error
 	if a.EffectID == "" {
-		err = s.pool.QueryRow(ctx, holdsCallSQL, string(a.CallID), a.Epoch, a.ID).Scan(&n)
+		err = s.keyed.One(ctx, holdsCallSQL, []any{string(a.CallID), a.Epoch, a.ID}, &n)
 	} else {
-		err = s.pool.QueryRow(ctx, holdsEffectSQL, a.EffectID, a.Epoch, a.ID).Scan(&n)
+		err = s.keyed.One(ctx, holdsEffectSQL, []any{a.EffectID, a.Epoch, a.ID}, &n)
 	}
 	return n > 0, err
 }

@@ -20,7 +20,10 @@ import (
 
 // Store implements the interfaces of package tools. It is safe for concurrent
 // use and keeps no state of its own.
-type Store struct{ pool *pgxpool.Pool }
+type Store struct {
+	pool  *pgxpool.Pool
+	keyed *pg.Keyed // for what each call needs
+}
 
 var (
 	_ tools.Store    = (*Store)(nil)
@@ -29,10 +32,15 @@ var (
 )
 
 // New returns a store on pool, which connects as holdfast_tools.
-func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
+func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool, keyed: pg.NewKeyed(pool)} }
 
 func (s *Store) tx(ctx context.Context, fn func(pgx.Tx) error) error {
 	return unstorable(pg.InTx(ctx, s.pool, fn))
+}
+
+// keyedTx is tx for what each call needs.
+func (s *Store) keyedTx(ctx context.Context, fn func(pgx.Tx) error) error {
+	return unstorable(s.keyed.InTx(ctx, fn))
 }
 
 // unstorable marks errors about the values themselves: no retry cures them.
