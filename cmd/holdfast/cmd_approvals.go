@@ -21,6 +21,7 @@ type ApprovalsCmd struct {
 	Approve ApprovalsApproveCmd `cmd:"" help:"Say yes: the call runs once, while the yes is valid."`
 	Reject  ApprovalsRejectCmd  `cmd:"" help:"Say no: the agent reads the reason."`
 	Decide  ApprovalsDecideCmd  `cmd:"" help:"Decide many at once: ids, a group, or all that waits."`
+	Audit   ApprovalsAuditCmd   `cmd:"" help:"Print what happened to requests, or verify that nobody changed it."`
 	Settle  ApprovalsSettleCmd  `cmd:"" help:"Answer a doubt: did the call happen?"`
 	Answer  ApprovalsAnswerCmd  `cmd:"" help:"Answer a question: the agent gets what you say."`
 }

@@ -76,7 +76,7 @@ func buildOn(t testing.TB, pool *pgxpool.Pool, bus *bus.Bus) *bench {
 	b.book = &book{}
 	b.notices = approvals.NewNotifier(approvals.NotifierDeps{Notices: store, Channels: channels(b.book), Definition: b.book.channel, Links: store, Requests: store, PublicURL: func() string { return b.url }, Log: bustest.Log(t), Metrics: counts})
 	b.service = approvals.New(approvals.Config{}, approvals.Deps{
-		Inbox: store, Decider: store, Reader: store, Groups: store, Announce: b.relay, Notifier: b.notices, Resends: store, Links: store,
+		Inbox: store, Decider: store, Reader: store, Groups: store, Audit: store, Announce: b.relay, Notifier: b.notices, Resends: store, Links: store,
 		Channels: approvals.Channels{Definition: b.book.channel, Clicks: clicks(b.book)}, Log: bustest.Log(t), Metrics: counts,
 	})
 	d := door.New(door.Config{Title: "approvals", Version: "test", Log: bustest.Log(t), Verifier: authn.Static{
@@ -85,6 +85,7 @@ func buildOn(t testing.TB, pool *pgxpool.Pool, bus *bus.Bus) *bench {
 		"vic": {Name: "vic", Namespace: "default", Role: authn.Viewer},
 		"opa": {Name: "opa", Namespace: "default", Role: authn.Operator},
 		"zoe": {Name: "zoe", Namespace: "other", Role: authn.Admin},
+		"adm": {Name: "adm", Namespace: "default", Role: authn.Admin},
 	}})
 	httpapi.Register(d, b.service)
 	srv := httptest.NewServer(d.Handler())

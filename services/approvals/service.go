@@ -28,6 +28,7 @@ type Deps struct {
 	Decider  Decider
 	Reader   Reader
 	Groups   Grouper
+	Audit    Auditor // nil: nothing is recorded beside what the database records
 	Announce Announcer
 	Notifier *Notifier // nil: another process sends
 	Resends  Resender
@@ -46,6 +47,7 @@ type Service struct {
 	decider    Decider
 	reader     Reader
 	groups     Grouper
+	audit      Auditor
 	announce   Announcer
 	notifier   *Notifier
 	resends    Resender
@@ -64,7 +66,7 @@ func New(c Config, d Deps) *Service {
 		c.SweepEvery = time.Second
 	}
 	return &Service{
-		sweepEvery: c.SweepEvery, inbox: d.Inbox, decider: d.Decider, reader: d.Reader, groups: d.Groups,
+		sweepEvery: c.SweepEvery, inbox: d.Inbox, decider: d.Decider, reader: d.Reader, groups: d.Groups, audit: d.Audit,
 		announce: d.Announce, notifier: d.Notifier, resends: d.Resends, links: d.Links, channels: d.Channels, replies: make(chan func(context.Context), 256), log: d.Log, metrics: d.Metrics,
 	}
 }
@@ -139,6 +141,9 @@ func (s *Service) Run(ctx context.Context) error {
 	for {
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "expiry sweep failed", telemetry.KeyErr, err)
+		}
+		if err := s.follow(ctx); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "audit is behind", telemetry.KeyErr, err)
 		}
 		select {
 		case <-ctx.Done():

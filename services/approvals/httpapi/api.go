@@ -42,6 +42,7 @@ func Register(d *door.Door, s *approvals.Service) {
 		Summary: "List what people were told in channels, newest first",
 	}, authn.Viewer, a.notices)
 	registerMany(d, a)
+	registerAudit(d, a)
 	registerResend(d, a)
 	registerSlack(d, a)
 	registerLinks(d, a)
@@ -127,6 +128,7 @@ func (a api) get(ctx context.Context, in *getInput) (*getOutput, error) {
 	if err != nil {
 		return nil, problem(in.ID, err)
 	}
+	a.service.Shown(ctx, r, who.Name, approvals.DoorAPI)
 	return &getOutput{Body: show(r)}, nil
 }
 

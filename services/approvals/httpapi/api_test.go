@@ -86,6 +86,7 @@ func TestRoutes(t *testing.T) {
 		"GET /v1/approvals/{id}":         authn.Viewer,
 		"POST /v1/approvals/{id}/decide": authn.Approver,
 		"POST /v1/approvals/decide":      authn.Approver,
+		"GET /v1/approvals/audit":        authn.Admin,
 		"GET /v1/notices":                authn.Viewer,
 		"POST /v1/notices/{id}/resend":   authn.Operator,
 		"POST /v1/approvals/slack":       door.Public,

@@ -116,6 +116,7 @@ func (l *links) show(w http.ResponseWriter, r *http.Request, token string) (int,
 	if err != nil {
 		return l.trouble(w, err)
 	}
+	l.service.Shown(r.Context(), q, link.Person, approvals.DoorLink)
 	return http.StatusOK, viewOf(token, link, q)
 }
 

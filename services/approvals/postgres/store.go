@@ -212,7 +212,8 @@ ended AS (
 	RETURNING r.*),
 noted AS (
 	INSERT INTO approvals.decisions (approval_id, namespace, at, principal, door, decision, comment, outcome)
-	SELECT approval_id, namespace, decided_at, '', 'clock', state, '', 'decided' FROM ended)
+	SELECT approval_id, namespace, decided_at, '', 'clock', state, '', 'decided' FROM ended
+	ORDER BY namespace, approval_id) -- the order in which the ends of the audit's chains are locked
 SELECT ` + columns + ` FROM ended ORDER BY expires_at, approval_id`
 
 // Expire implements approvals.Decider.

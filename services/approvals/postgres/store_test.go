@@ -16,7 +16,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"listState": listStateSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
 		"notice": noticeSQL, "takeNotices": takeNoticesSQL, "finishNotice": finishNoticeSQL, "listNotices": listNoticesSQL,
 		"addLink": addLinkSQL, "link": linkSQL, "split": splitSQL, "takeUpdates": takeUpdatesSQL, "finishUpdate": finishUpdateSQL, "waiting": waitingSQL,
-		"groups": groupsSQL, "members": membersSQL,
+		"groups": groupsSQL, "members": membersSQL, "audit": auditSQL, "follow": followSQL, "auditRows": auditRowsSQL, "auditHead": auditHeadSQL,
 	})
 	if err != nil {
 		t.Error(err)
@@ -38,7 +38,7 @@ func TestGrants(t *testing.T) {
 			"UPDATE approvals.requests SET state = ''":      false,
 			"INSERT INTO approvals.rejected DEFAULT VALUES": false,
 		},
-		"holdfast_console": {"SELECT FROM approvals.v_requests": true, "SELECT FROM approvals.v_decisions": true},
+		"holdfast_console": {"SELECT approvals.audit_append('default', 'decided', '', '', 'ann', '', '{}')": false, "SELECT FROM approvals.audit": false, "SELECT FROM approvals.v_requests": true, "SELECT FROM approvals.v_decisions": true},
 		"holdfast_trigger": {"SELECT FROM approvals.v_requests": true},
 		"holdfast_tools":   {"SELECT FROM approvals.v_requests": true},
 		"holdfast_approvals": {
@@ -48,7 +48,15 @@ func TestGrants(t *testing.T) {
 			"DELETE FROM approvals.decisions":                   false,
 			"DELETE FROM approvals.notices":                     false,
 			"DELETE FROM approvals.links":                       false,
-			"UPDATE approvals.links SET person = 'else'":        false,
+			"SELECT FROM approvals.audit":                       true,
+			"DELETE FROM approvals.audit":                       false,
+			"UPDATE approvals.audit SET actor = 'else'":         false,
+			"TRUNCATE approvals.audit":                          false,
+			"UPDATE approvals.audit_heads SET seq = 0":          false,
+			"DELETE FROM approvals.audit_heads":                 false,
+			"INSERT INTO approvals.audit VALUES ('default', 1, now(), 'x', '', '', '', '', '', '', '')": false,
+			"ALTER TABLE approvals.decisions DISABLE TRIGGER audit_decided":                             false,
+			"UPDATE approvals.links SET person = 'else'":                                                false,
 		},
 	} {
 		pool := db.Open(t, role)
