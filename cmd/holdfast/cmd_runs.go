@@ -160,7 +160,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 	}
 	spent := ""
 	if r.Seq > 0 {
-		spent = fmt.Sprintf("%d model calls, %d tool calls, %d tokens", r.ModelCalls, r.ToolCalls, r.Tokens) + costLine(r)
+		spent = fmt.Sprintf("%d model calls, %d tool calls, %d tokens", r.ModelCalls, r.ToolCalls, r.Tokens) + cacheLine(r) + costLine(r)
 	}
 	why := ""
 	if r.Status == events.StatusWaiting {

@@ -8,6 +8,15 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
+// cacheLine says how much of the input the provider's cache served and took; empty
+// when it was not used.
+func cacheLine(r client.Run) string {
+	if r.CacheReadTokens == 0 && r.CacheWriteTokens == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (of it %d read from the provider's cache, %d written to it)", r.CacheReadTokens, r.CacheWriteTokens)
+}
+
 // costLine says what a run cost, to the last digit, and how much of it was
 // estimated; empty without prices.
 func costLine(r client.Run) string {

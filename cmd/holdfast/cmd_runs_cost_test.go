@@ -29,3 +29,15 @@ func TestBudgetLines(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestCacheLine(t *testing.T) {
+	for want, r := range map[string]client.Run{
+		"": {Tokens: 5},
+		" (of it 900 read from the provider's cache, 20 written to it)": {CacheReadTokens: 900, CacheWriteTokens: 20},
+		" (of it 0 read from the provider's cache, 20 written to it)":   {CacheWriteTokens: 20},
+	} {
+		if got := cacheLine(r); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

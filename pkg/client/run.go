@@ -107,6 +107,10 @@ type Run struct {
 	ModelCalls  int64             `json:"model_calls"`
 	ToolCalls   int64             `json:"tool_calls"`
 	Tokens      int64             `json:"tokens"`
+	// CacheReadTokens and CacheWriteTokens are the input among the tokens that the
+	// provider read from, and wrote to, its cache; not in lists.
+	CacheReadTokens  int64 `json:"cache_read_tokens,omitempty"`
+	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
 	// CostMicroUSD is what its answers cost by the prices of their models, in
 	// millionths of a dollar, and CostEstimatedMicroUSD the part of it whose usage
 	// the provider did not report.

@@ -16,6 +16,12 @@ const (
 	ProviderOpenAIResponses = "openai-responses"
 )
 
+// Values of Model.PromptCache.
+const (
+	PromptCacheAuto = "auto"
+	PromptCacheNone = "none"
+)
+
 var modelProviders = []string{ProviderAnthropic, ProviderOpenAIChat, ProviderOpenAIResponses}
 
 // Model says which model answers and how it is reached.
@@ -34,6 +40,9 @@ type Model struct {
 	// AllowHosts and TLS are as in Tool.
 	AllowHosts []string `json:"allowHosts,omitempty"`
 	TLS        *TLS     `json:"tls,omitempty"`
+	// PromptCache is "auto", the default, which lets the provider keep the beginning
+	// of a conversation for its next request, or "none", which does not ask for it.
+	PromptCache string `json:"promptCache,omitempty"`
 	// Prices are of a million tokens; without them no cost is known.
 	Prices *Prices `json:"prices,omitempty"`
 	// Fallback names the Models that may go on with a run when this one fails, in
@@ -49,6 +58,9 @@ func (m *Model) fill() {
 	}
 	if m.Timeout == 0 {
 		m.Timeout = Duration(120 * time.Second)
+	}
+	if m.PromptCache == PromptCacheAuto {
+		m.PromptCache = "" // one version, said or not
 	}
 }
 
@@ -67,6 +79,9 @@ func (m *Model) check(d *decoder, s spot) {
 	}
 	d.between(s.at("maxTokens"), m.MaxTokens, 1, 1_000_000)
 	d.within(s.at("timeout"), m.Timeout, time.Second, time.Hour)
+	if m.PromptCache != "" {
+		d.oneOf(s.at("promptCache"), m.PromptCache, PromptCacheAuto, PromptCacheNone)
+	}
 	m.TLS.check(d, s.at("tls"))
 	d.allowHosts(s.at("allowHosts"), m.AllowHosts)
 	m.Prices.check(d, s.at("prices"))

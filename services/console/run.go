@@ -29,6 +29,8 @@ type Run struct {
 	ModelCalls  int64
 	ToolCalls   int64
 	Tokens      int64
+	// What of the input was read from and written to the provider's cache; not in lists.
+	CacheReadTokens, CacheWriteTokens int64
 	// CostMicroUSD is what its answers cost by their models' prices, and
 	// CostEstimatedMicroUSD the part of it whose usage was estimated.
 	CostMicroUSD, CostEstimatedMicroUSD int64

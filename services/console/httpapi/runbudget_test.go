@@ -32,7 +32,7 @@ func TestRun_ShowsItsBudgets(t *testing.T) {
 		d := docs[0]
 		r.exec(`INSERT INTO catalog.versions (namespace, kind, name, digest, body, created_by) VALUES ('default', $1, $2, $3, $4::text::json, 'maria')`, strings.ToLower(d.Kind), d.Name, string(d.Digest), string(d.Body))
 		r.take("default", run, d.Name, `{}`)
-		r.exec(`UPDATE runner.runs SET kind = $2, digest = $3, model_calls = 4, cost_micro_usd = 1600000, tokens = 20, seq = 9, ended_at = '2026-11-29T00:30:00Z' WHERE run_id = $1`, run, strings.ToLower(d.Kind), string(d.Digest))
+		r.exec(`UPDATE runner.runs SET kind = $2, digest = $3, model_calls = 4, cost_micro_usd = 1600000, tokens = 20, cache_read_tokens = 12, cache_write_tokens = 3, seq = 9, ended_at = '2026-11-29T00:30:00Z' WHERE run_id = $1`, run, strings.ToLower(d.Kind), string(d.Digest))
 	}
 	row := func(run events.RunID, seq int, kind, data string) {
 		r.exec(`INSERT INTO runner.journal (run_id, seq, kind, status, cause, inbound, worker, at, data) VALUES ($1, $2, $3, 'running', 'c', false, 'w', clock_timestamp(), $4::text::json)
@@ -63,6 +63,9 @@ func TestRun_ShowsItsBudgets(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"wallTime 1800+0 of 3600 seconds ", "pool:flow-FLOW-steps 2+0 of 9 steps all"}, shown(flow)); diff != "" {
 		t.Errorf("a flow's run (-want +got):\n%s", diff)
+	}
+	if run := get[httpapi.Run](r, "GET", "/v1/runs/"+string(id), authn.Viewer, ""); run.Tokens != 20 || run.CacheRead != 12 || run.CacheWrite != 3 {
+		t.Errorf("%d tokens, %d read from and %d written to the cache; want 20, 12 and 3", run.Tokens, run.CacheRead, run.CacheWrite)
 	}
 	_, _, raw := r.do("GET", "/ui/runs/"+string(id), doortest.Token(authn.Viewer), "")
 	for _, text := range []string{"<dt>Cost</dt><dd>$1.6</dd>", ">$3<", ">30m0s<", ">2h0m0s<", "pool:night"} {

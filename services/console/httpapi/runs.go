@@ -36,6 +36,8 @@ type Run struct {
 	ModelCalls  int64             `json:"model_calls"`
 	ToolCalls   int64             `json:"tool_calls"`
 	Tokens      int64             `json:"tokens"`
+	CacheRead   int64             `json:"cache_read_tokens,omitempty" doc:"of the tokens, input that the provider read from its cache; not in lists"`
+	CacheWrite  int64             `json:"cache_write_tokens,omitempty" doc:"of the tokens, input that it wrote to its cache; not in lists"`
 	Cost        int64             `json:"cost_micro_usd,omitempty" doc:"what its answers cost by the prices of their models, in millionths of a dollar"`
 	CostGuess   int64             `json:"cost_estimated_micro_usd,omitempty" doc:"the part of the cost whose usage the provider did not report"`
 	Worker      string            `json:"worker,omitempty" doc:"that is asking the model"`
@@ -76,7 +78,7 @@ func wireRun(r console.Run) Run {
 		RunID: r.ID, Namespace: r.Namespace, Kind: r.Kind, Name: r.Name, Digest: r.Digest, Status: r.Status, Seq: r.Seq,
 		Waiting: r.Waiting, Input: r.Input, Output: r.Output, Error: r.Error, Labels: r.Labels, Trigger: r.Trigger,
 		Principal: r.Principal, ParentRunID: r.ParentRunID, ParentItem: r.ParentItem,
-		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens, Cost: r.CostMicroUSD, CostGuess: r.CostEstimatedMicroUSD, Worker: r.ClaimWorker, Attempts: r.Attempts,
+		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens, CacheRead: r.CacheReadTokens, CacheWrite: r.CacheWriteTokens, Cost: r.CostMicroUSD, CostGuess: r.CostEstimatedMicroUSD, Worker: r.ClaimWorker, Attempts: r.Attempts,
 		AcceptedAt: r.AcceptedAt, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: orNil(r.EndedAt),
 		Callback: wireCallback(r.Callback), Known: wireKnown(r.Known),
 		ForkedFrom: wireOrigin(r.Origin), Forks: wireForks(r.Forks), Messages: wireMessages(r.Messages), Migrations: wireMoves(r.Moves), Deadline: orNil(r.Deadline), Priority: r.Priority, Budgets: wireBudgets(r.Budgets),

@@ -37,7 +37,7 @@ INSERT INTO console.commands (id, namespace, run_id, kind, body, principal, idem
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (namespace, idempotency_key) DO NOTHING
 RETURNING ` + commandColumns
-	controlOfRun = `SELECT messages, messages_unread, deadline, priority FROM runner.v_control WHERE run_id = $1 AND namespace = $2`
+	controlOfRun = `SELECT messages, messages_unread, deadline, priority, cache_read_tokens, cache_write_tokens FROM runner.v_control WHERE run_id = $1 AND namespace = $2`
 	// newestMessages are read for runs that have some; their rows are few.
 	newestMessages = `
 SELECT seq, at, coalesce(data->>'principal', ''), left(coalesce(data->>'text', ''), $3)
@@ -108,7 +108,7 @@ func listens(ctx context.Context, tx pgx.Tx, c console.Command) error {
 func queueControl(b *pgx.Batch, namespace string, id events.RunID, r *console.Run) {
 	b.Queue(controlOfRun, string(id), namespace).QueryRow(func(row pgx.Row) error {
 		var deadline *time.Time
-		err := row.Scan(&r.Messages.All, &r.Messages.Unread, &deadline, &r.Priority)
+		err := row.Scan(&r.Messages.All, &r.Messages.Unread, &deadline, &r.Priority, &r.CacheReadTokens, &r.CacheWriteTokens)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,16 +107,22 @@ func messageParams(r runner.Request) (anthropic.MessageNewParams, error) {
 		p.Tools = append(p.Tools, anthropic.ToolUnionParam{OfTool: &tool})
 	}
 	// What is frozen is kept in the provider's cache, and so is the history: the
-	// next request begins with all of this one.
-	cached := anthropic.NewCacheControlEphemeralParam()
+	// next request begins with all of this one, and marks where it ended. The provider
+	// looks back only some twenty blocks from a mark, and an answer with its results may
+	// have more.
+	var cached anthropic.CacheControlEphemeralParam // as it is, nothing is asked for
+	if r.Model.PromptCache != spec.PromptCacheNone {
+		cached = anthropic.NewCacheControlEphemeralParam()
+	}
 	switch {
 	case r.System != "":
 		p.System = []anthropic.TextBlockParam{{Text: r.System, CacheControl: cached}}
 	case len(p.Tools) > 0:
 		p.Tools[len(p.Tools)-1].OfTool.CacheControl = cached
 	}
+	marked := markedEntries(r)
 	for i, e := range r.Entries {
-		raw, err := entryJSON(e, i == len(r.Entries)-1)
+		raw, err := entryJSON(e, slices.Contains(marked, i))
 		if err != nil {
 			return p, err
 		}
@@ -124,6 +131,22 @@ func messageParams(r runner.Request) (anthropic.MessageNewParams, error) {
 		}
 	}
 	return p, nil
+}
+
+// markedEntries are those behind which the provider is asked to cache: the last
+// message, and the one that was the last of the request before.
+func markedEntries(r runner.Request) (marked []int) {
+	if r.Model.PromptCache == spec.PromptCacheNone {
+		return nil
+	}
+	for i, e := range slices.Backward(r.Entries) {
+		if e.Assistant == "" {
+			if marked = append(marked, i); len(marked) == 2 {
+				break
+			}
+		}
+	}
+	return marked
 }
 
 func schemaOf(t *spec.Tool) json.RawMessage {
@@ -152,10 +175,10 @@ type userText struct {
 }
 
 // entryJSON is one message of the history as it is sent, nil for one without
-// content. The last of them ends what the provider is to keep in its cache.
-func entryJSON(e runner.Entry, last bool) (json.RawMessage, error) {
+// content. A marked one ends what the provider is to keep in its cache.
+func entryJSON(e runner.Entry, marked bool) (json.RawMessage, error) {
 	var cached *cacheControl
-	if last {
+	if marked {
 		cached = &cacheControl{Type: "ephemeral"}
 	}
 	switch {

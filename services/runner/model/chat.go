@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/runner"
 )
 
@@ -94,7 +95,9 @@ func (c *Chat) request(r runner.Request) ([]byte, error) {
 	// OpenAI takes only the newer name, most other servers know the older one.
 	if c.official(r) {
 		b.put("max_completion_tokens", r.MaxTokens)
-		b.put("prompt_cache_key", string(r.RunID))
+		if r.Model.PromptCache != spec.PromptCacheNone {
+			b.put("prompt_cache_key", string(r.RunID))
+		}
 	} else {
 		b.put("max_tokens", r.MaxTokens)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/runner"
 )
 
@@ -119,7 +120,9 @@ func (a *Responses) request(r runner.Request, encrypted bool) ([]byte, error) {
 	if encrypted {
 		b.put("include", []string{"reasoning.encrypted_content"})
 	}
-	b.put("prompt_cache_key", string(r.RunID)) // opaque: one conversation, one id
+	if r.Model.PromptCache != spec.PromptCacheNone {
+		b.put("prompt_cache_key", string(r.RunID)) // opaque: one conversation, one id
+	}
 	b.put("stream", true)
 	return b.bytes()
 }

@@ -155,10 +155,10 @@ const createRun = `
 WITH run AS (
     INSERT INTO runner.runs (run_id, namespace, kind, name, digest, status, seq, waiting, input, output, error, labels, trigger, principal,
         parent_run_id, parent_item, paused_for, model_calls, tool_calls, tokens, claim_worker, claim_epoch, claim_cause, claim_at, accepted_at, ended_at, callback, min_reader, forked_from, forked_row, retried, priority,
-        messages, messages_unread, deadline)
+        messages, messages_unread, deadline, cache_read_tokens, cache_write_tokens)
     VALUES ($1, $11, $18, $19, $20, $21, $2, $22, $23::json, $24::json, $25::json, $26::jsonb, $27::json, $28,
         $29, $30, $31, $32, $33, $34, $35, CASE WHEN $35::text IS NULL THEN 0 ELSE 1 END, CASE WHEN $35::text IS NOT NULL THEN $3::text END,
-        CASE WHEN $35::text IS NOT NULL THEN clock_timestamp() END, $36, CASE WHEN $37::boolean THEN clock_timestamp() END, $38, $39, $40, $41, $42, $43, $44, $45, $46)
+        CASE WHEN $35::text IS NOT NULL THEN clock_timestamp() END, $36, CASE WHEN $37::boolean THEN clock_timestamp() END, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48)
     ON CONFLICT (run_id) DO NOTHING
     RETURNING run_id, claim_epoch, created_at AS at)` + commitTail
 
@@ -174,7 +174,8 @@ WITH run AS (
         updated_at = clock_timestamp(),
         ended_at = CASE WHEN $30::boolean THEN clock_timestamp() ELSE ended_at END,
         cancelled_at = coalesce(cancelled_at, $31),
-        min_reader = greatest(min_reader, $33), cost_micro_usd = $34, cost_estimated_micro_usd = $35, messages = $37, messages_unread = $38, digest = $39
+        min_reader = greatest(min_reader, $33), cost_micro_usd = $34, cost_estimated_micro_usd = $35, messages = $37, messages_unread = $38, digest = $39,
+        cache_read_tokens = $41, cache_write_tokens = $42
     WHERE run_id = $1 AND seq = $32
       AND ($29 = 0 OR claim_epoch = $29 AND claim_worker = $27)
       AND ($26 <> 1 AND NOT $40 OR claim_worker IS NULL)
@@ -211,7 +212,7 @@ func createArgs(c runner.Commit) []any {
 	args = append(args, originOf(st)...)
 	args = append(args, cmp.Or(st.Started.Priority, events.PriorityInteractive))
 	heard, unread := st.Heard()
-	return append(args, heard, unread, deadlineOf(st))
+	return append(args, heard, unread, deadlineOf(st), st.Usage.CacheReadTokens, st.Usage.CacheWriteTokens)
 }
 
 // Commit implements runner.Store.
@@ -225,7 +226,7 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	args := append(commitArgs(c),
 		st.Status(), st.Waiting(), jsonText(st.Ending.Output), problemText(whyNot(st)), pausedFor(st), st.ModelCalls, st.ToolCalls, st.Usage.Total(),
 		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq, readerOf(c.Facts), st.Cost, st.CostGuess, countsAnew(c), heard, unread,
-		string(st.Started.Ref.Digest), c.Unclaimed)
+		string(st.Started.Ref.Digest), c.Unclaimed, st.Usage.CacheReadTokens, st.Usage.CacheWriteTokens)
 	// The run stops owing a call that nobody has begun: it may wait for a pool.
 	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall()
 	moves := movesSlots(c)

@@ -22,8 +22,8 @@ tree AS (
     ON CONFLICT (root_run_id) DO UPDATE SET begun = t.begun + excluded.begun, most = excluded.most)`
 
 var (
-	createStarting = starting(createRun, 46)
-	updateStarting = starting(updateRun, 40)
+	createStarting = starting(createRun, 48)
+	updateStarting = starting(updateRun, 42)
 )
 
 func starting(statement string, args int) string {
