@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,10 @@ type Config struct {
 	InProcess nats.InProcessConnProvider
 	// Replicas of every stream that Provision sets up; zero means 1.
 	Replicas int
-	Log      *slog.Logger
+	// Silence is how long the line may say nothing, not even an answer to a ping,
+	// before it is given up and made anew; zero means nine seconds.
+	Silence time.Duration
+	Log     *slog.Logger
 }
 
 // ErrDisconnected says that there was no connection to NATS for as long as the
@@ -34,6 +38,7 @@ var ErrDisconnected = errors.New("not connected to NATS")
 
 const (
 	apiTimeout     = 5 * time.Second
+	silence        = 9 * time.Second
 	reconnectAfter = 250 * time.Millisecond
 )
 
@@ -69,13 +74,18 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
+	quiet := cmp.Or(c.Silence, silence)
 	opts := []nats.Option{
 		nats.Name(c.Name),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1), // the default gives up after two minutes, for ever
 		nats.ReconnectWait(reconnectAfter),
 		nats.ReconnectJitter(100*time.Millisecond, 250*time.Millisecond),
-		nats.PingInterval(10 * time.Second),
+		// A line that was dropped without a word: the third ping in a row finds two
+		// without an answer. Who writes at one must not wait longer than who reads.
+		nats.PingInterval(quiet / 3),
+		nats.MaxPingsOutstanding(2),
+		nats.FlusherTimeout(quiet),
 		nats.Timeout(apiTimeout),
 		// Nothing is buffered while the line is down. What was sent is then
 		// known, and no acknowledgement reaches a server whose streams are new.

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -25,9 +26,12 @@ func (s *Service) nudge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range due {
+	for i, d := range due {
 		if err := s.nudgeOne(ctx, d); err != nil {
-			return err
+			if !errors.Is(err, errUnsent) {
+				i++ // the fault is its own: it is not asked about sooner than any
+			}
+			return putBack(ctx, err, due[i:], s.store.PutBackNudges)
 		}
 	}
 	return nil
@@ -61,9 +65,15 @@ func (s *Service) nudgeOne(ctx context.Context, d DueNudge) error {
 	if s.inQueue(ctx, m, d.Try) {
 		return nil
 	}
+	if err := s.publish(ctx, m); err != nil {
+		return fmt.Errorf("%w: %w", errUnsent, err)
+	}
 	s.logFor(d.RunID).Info("asked again about pending work", "item", d.Item, "attempt", d.Try)
-	return s.publish(ctx, m)
+	return nil
 }
+
+// errUnsent says that a question about pending work did not get out.
+var errUnsent = errors.New("not asked")
 
 // patience is how many looks a backlog may explain an item's silence; after
 // that it is asked about anyway, since its command may be the lost one.

@@ -205,6 +205,8 @@ type rig struct {
 	unread bool
 	// wrap stands between the workers that start next and their store; nil for none.
 	wrap func(runner.Store) runner.Store
+	// sends stands between the workers that start next and NATS; nil for none.
+	sends func(runner.Publisher) runner.Publisher
 }
 
 func newRig(t *testing.T) *rig {
@@ -262,7 +264,11 @@ func (r *rig) worker(m runner.Model, opts ...option) *worker {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	w.Service = runner.New(cfg, runner.Deps{Worker: w.name, Store: runs, Bus: link, Heart: w.beat, Defs: r.defs, Model: m, Live: link, Log: log, CachedRuns: r.cached, Metrics: metrics})
+	var out runner.Publisher = link
+	if r.sends != nil {
+		out = r.sends(link)
+	}
+	w.Service = runner.New(cfg, runner.Deps{Worker: w.name, Store: runs, Bus: out, Heart: w.beat, Defs: r.defs, Model: m, Live: link, Log: log, CachedRuns: r.cached, Metrics: metrics})
 	background.Go(func() { _ = w.Run(ctx) })
 	w.inbox = inbox.New(link, w.Service, cfg, store, w.holding)
 	if err := w.inbox.Start(r.t.Context()); err != nil {

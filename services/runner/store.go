@@ -129,6 +129,10 @@ type Store interface {
 	// DueNudges takes pending items that made no progress; each is hidden for
 	// twice as long as before.
 	DueNudges(ctx context.Context, limit int) ([]DueNudge, error)
+	// PutBackTimers and PutBackNudges let what was taken and not published be taken
+	// again after a second.
+	PutBackTimers(ctx context.Context, taken []DueTimer) error
+	PutBackNudges(ctx context.Context, taken []DueNudge) error
 	// Reject keeps a message that no run can take.
 	Reject(ctx context.Context, m events.Received, code, detail string) error
 

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,7 +27,7 @@ func (s *Service) fireTimers(ctx context.Context) (next time.Duration, err error
 	if err != nil {
 		return 0, err
 	}
-	for _, d := range due {
+	for i, d := range due {
 		id := fmt.Sprintf("timer:%s:%s", d.RunID, d.Timer.Name)
 		m := events.Message{
 			Subject: events.RunSubject(d.RunID, events.RunTimerFired), MsgID: fmt.Sprintf("%s:n%d", id, d.Try), ID: id, Source: source,
@@ -34,10 +35,19 @@ func (s *Service) fireTimers(ctx context.Context) (next time.Duration, err error
 			Data: mustJSON(events.TimerFired{RunID: d.RunID, Timer: d.Timer.Name, Due: d.Timer.Due.UTC()}),
 		}
 		if err := s.bus.Publish(ctx, m); err != nil {
-			return 0, err // hidden for 30 s, then taken again
+			return 0, putBack(ctx, err, due[i:], s.store.PutBackTimers)
 		}
 	}
 	return max(next, 10*time.Millisecond), nil
+}
+
+// putBack gives back what was taken and could not be published because of err. What
+// is lost here as well is hidden for a while and then taken again.
+func putBack[T any](ctx context.Context, err error, taken []T, back func(context.Context, []T) error) error {
+	// Another replica may go on with it when this one stops.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	return errors.Join(err, back(ctx, taken))
 }
 
 func sleep(ctx context.Context, d time.Duration) {
