@@ -20,6 +20,7 @@ type DataCommands struct {
 	Runs        RunsCmd        `cmd:"" group:"work" help:"Start, watch and steer runs."`
 	Approvals   ApprovalsCmd   `cmd:"" group:"work" help:"See what waits for a person, and decide it."`
 	Notices     NoticesCmd     `cmd:"" group:"work" help:"See what people were told in channels."`
+	Grants      GrantsCmd      `cmd:"" group:"work" help:"Allow calls of a tool before they are asked, within bounds."`
 	Effects     EffectsCmd     `cmd:"" group:"work" help:"Read the ledger of side effects and settle doubts."`
 	Stop        StopCmd        `cmd:"" group:"work" help:"The emergency stop: let no new write leave."`
 	Start       StartCmd       `cmd:"" group:"work" help:"End a stop, or list what is stopped."`

@@ -83,6 +83,8 @@ type ServiceSettings struct {
 
 	ApprovalsPublicURL string `name:"approvals-public-url" group:"services" placeholder:"URL" help:"Where people reach this installation: https://holdfast.example.com. Messages link to it; without it they link to nothing. Dev without it uses its own address."`
 
+	ApprovalsProposeAfter int `group:"services" default:"5" help:"How often people must have approved the same in 30 days, and rejected it never, before the inbox proposes a grant; 0: never (${default})."`
+
 	ConsoleCheckpointBytes int64 `group:"services" default:"1048576" help:"Largest state in bytes that a program may save of its own run (${default})."`
 
 	ToolsMCPCommands []string `name:"tools-mcp-commands" group:"services" placeholder:"PROGRAM" help:"Programs that MCP server definitions may start on this machine, as they write them: /usr/bin/node. An interpreter starts whatever it is told to; * allows every program. Default: none. Repeatable."`
@@ -118,6 +120,9 @@ func (s ServiceSettings) Validate() error {
 	}
 	if err := checkPublicURL(s.ApprovalsPublicURL); err != nil {
 		errs = append(errs, fmt.Errorf("--approvals-public-url: %w", err))
+	}
+	if s.ApprovalsProposeAfter < 0 {
+		errs = append(errs, fmt.Errorf("--approvals-propose-after is %d, want 0 (never) or more", s.ApprovalsProposeAfter))
 	}
 	if s.EgressBreakerFailures < 0 {
 		errs = append(errs, fmt.Errorf("--egress-breaker-failures is %d, want 0 (off) or more", s.EgressBreakerFailures))

@@ -55,8 +55,8 @@ func (p *process) addApprovals() {
 	})
 	p.part("approvals", func(context.Context) (lifecycle.Service, error) {
 		store := postgres.New(pool)
-		svc = approvals.New(approvals.Config{}, approvals.Deps{
-			Inbox: store, Decider: store, Reader: store, Groups: store, Audit: store, Announce: announce, Notifier: notifier, Resends: store,
+		svc = approvals.New(approvals.Config{ProposeAfter: p.services.ApprovalsProposeAfter}, approvals.Deps{
+			Inbox: store, Decider: store, Reader: store, Groups: store, Audit: store, Grants: store, Announce: announce, Notifier: notifier, Resends: store,
 			Links: store, Channels: approvals.Channels{Definition: channelDefinitions{catalog.New(pool)}.channel, Clicks: notify.NewSlack(channels)},
 			Log: p.log.With(telemetry.KeyService, "approvals"), Metrics: metrics,
 		})

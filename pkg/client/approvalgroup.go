@@ -20,7 +20,16 @@ type ApprovalGroup struct {
 	NextExpiry time.Time           `json:"next_expiry"`
 	Sample     Approval            `json:"sample"`
 	IDs        []events.ApprovalID `json:"ids"`                  // the newest
+	Proposal   *GrantProposal      `json:"proposal,omitempty"`   // by similarity: a grant could do it
 	IDsCursor  string              `json:"ids_cursor,omitempty"` // the members behind IDs, of Approvals with Group
+}
+
+// GrantProposal is a grant that could spare people the asking.
+type GrantProposal struct {
+	Approved int               `json:"approved"` // how often people approved the same in the last 30 days
+	Like     events.ApprovalID `json:"like"`     // for GrantRequest
+	Tool     string            `json:"tool"`
+	Agent    string            `json:"agent"`
 }
 
 // ApprovalGroups lists what waits in groups of by, the next to expire first.

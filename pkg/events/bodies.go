@@ -301,6 +301,9 @@ type AskApproval struct {
 	// Summary is one plain sentence for the person who decides.
 	Summary string            `json:"summary"`
 	Labels  map[string]string `json:"labels,omitempty"`
+	// ForkOf is the run whose past this run has, when the call is asked about because
+	// it may have happened there: no standing permission answers it.
+	ForkOf RunID `json:"fork_of,omitempty"`
 	// Preview is what the tool's template makes of Args, as the model wrote them: not
 	// fit to show as it is. Empty: there is none, or it cannot be made.
 	Preview string `json:"preview,omitempty"`

@@ -3,7 +3,8 @@
 // It consumes APPROVALS (ask, withdraw, notify) with the durable "approvals", takes
 // decisions through its HTTP door and publishes RUNS approval_decided. It owns
 // the Postgres schema approvals: requests, decisions (an audit of every attempt,
-// also of those that lost), notices, links, rejected messages and audit, a chain of
+// also of those that lost), notices, links, rejected messages, grants
+// and audit, a chain of
 // hashes that nothing can be taken out of unseen.
 //
 // It guarantees that a request ends exactly once, by one conditional write under

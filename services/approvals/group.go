@@ -45,6 +45,9 @@ type Group struct {
 	Sample         Request             // the newest
 	IDs            []events.ApprovalID // the newest, at most groupIDs
 	Last           Position            // of the last of IDs
+	// Approved is how often people approved the same in the last 30 days and rejected
+	// it never; zero when a grant is not proposed. By similarity only.
+	Approved int
 }
 
 // GroupFilter narrows a list of groups.
@@ -68,11 +71,37 @@ type Grouper interface {
 	// Members returns what waits in a group, newest first, and was asked at upTo or
 	// before; a zero upTo is no bound.
 	Members(ctx context.Context, namespace string, k GroupKey, upTo time.Time, before *Position, limit int) ([]Request, error)
+	// Alike counts, for each of the similarities that nobody rejected in the last days,
+	// how often people approved it then.
+	Alike(ctx context.Context, namespace string, similarities []string, days int) (map[string]int, error)
 }
 
-// Groups returns what waits in groups, the next to expire first.
+// proposalDays is how far back a proposal looks.
+const proposalDays = 30
+
+// Groups returns what waits in groups, the next to expire first; by similarity with
+// what people approved before as often as makes a grant worth proposing.
 func (s *Service) Groups(ctx context.Context, f GroupFilter) ([]Group, error) {
-	return s.groups.Groups(ctx, f, groupIDs)
+	found, err := s.groups.Groups(ctx, f, groupIDs)
+	if err != nil || f.By != BySimilarity || s.proposeAfter == 0 {
+		return found, err
+	}
+	var values []string
+	for _, g := range found {
+		if g.Sample.Kind == events.ApprovalAction {
+			values = append(values, g.Key.Value)
+		}
+	}
+	counts, err := s.groups.Alike(ctx, f.Namespace, values, proposalDays)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		if n := counts[found[i].Key.Value]; n >= s.proposeAfter {
+			found[i].Approved = n
+		}
+	}
+	return found, nil
 }
 
 // Members returns what waits in a group, newest first.

@@ -45,6 +45,10 @@ func (s *Service) ask(ctx context.Context, m events.Received) error {
 	if !known {
 		s.metrics.opened(ctx, r.Kind)
 	}
+	if !known && r.Door == DoorGrant {
+		s.announce.Kick()
+		s.log.InfoContext(ctx, "approved by a grant", telemetry.KeyApprovalID, r.ID, telemetry.KeyRunID, r.RunID, telemetry.KeyPrincipal, r.DecidedBy)
+	}
 	if !known && r.Channel != "" {
 		s.notifier.Kick()
 	}
@@ -108,6 +112,7 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 			Epoch: b.Epoch, Key: b.Key, Summary: b.Summary, Preview: previewOf(b.Preview), Labels: b.Labels, Question: b.Question, Channel: b.Channel,
 		},
 		Cause:        cause,
+		ForkOf:       b.ForkOf,
 		ExpiresAfter: period(b.ExpiresAfterMs, DefaultExpiry),
 		ValidFor:     period(b.ValidForMs, DefaultValidity),
 	}, errors.Join(errs...)

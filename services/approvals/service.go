@@ -20,6 +20,9 @@ type Config struct {
 	// SweepEvery is how often requests whose time has passed are looked for;
 	// zero means one second. A decision is refused at the exact moment anyway.
 	SweepEvery time.Duration
+	// ProposeAfter is how often people must have approved the same before the inbox
+	// proposes a grant; zero: it never does.
+	ProposeAfter int
 }
 
 // Deps are what the service works with; all are required.
@@ -28,6 +31,7 @@ type Deps struct {
 	Decider  Decider
 	Reader   Reader
 	Groups   Grouper
+	Grants   Grants
 	Audit    Auditor // nil: nothing is recorded beside what the database records
 	Announce Announcer
 	Notifier *Notifier // nil: another process sends
@@ -43,19 +47,23 @@ type Deps struct {
 // whose time has passed; a waiting request costs one row and nothing else.
 type Service struct {
 	sweepEvery time.Duration
-	inbox      Inbox
-	decider    Decider
-	reader     Reader
-	groups     Grouper
-	audit      Auditor
-	announce   Announcer
-	notifier   *Notifier
-	resends    Resender
-	links      Links
-	channels   Channels
-	replies    chan func(context.Context)
-	log        *slog.Logger
-	metrics    *Metrics
+
+	proposeAfter int
+
+	inbox    Inbox
+	decider  Decider
+	reader   Reader
+	groups   Grouper
+	audit    Auditor
+	grants   Grants
+	announce Announcer
+	notifier *Notifier
+	resends  Resender
+	links    Links
+	channels Channels
+	replies  chan func(context.Context)
+	log      *slog.Logger
+	metrics  *Metrics
 }
 
 var _ lifecycle.Service = (*Service)(nil)
@@ -66,7 +74,7 @@ func New(c Config, d Deps) *Service {
 		c.SweepEvery = time.Second
 	}
 	return &Service{
-		sweepEvery: c.SweepEvery, inbox: d.Inbox, decider: d.Decider, reader: d.Reader, groups: d.Groups, audit: d.Audit,
+		sweepEvery: c.SweepEvery, proposeAfter: c.ProposeAfter, inbox: d.Inbox, decider: d.Decider, reader: d.Reader, groups: d.Groups, audit: d.Audit, grants: d.Grants,
 		announce: d.Announce, notifier: d.Notifier, resends: d.Resends, links: d.Links, channels: d.Channels, replies: make(chan func(context.Context), 256), log: d.Log, metrics: d.Metrics,
 	}
 }

@@ -13,6 +13,7 @@ type Ask struct {
 	Cause        string // logical id of the message
 	ExpiresAfter time.Duration
 	ValidFor     time.Duration
+	ForkOf       events.RunID // the run whose past the asking run has; no grant allows it
 }
 
 // Withdrawal closes a request that nobody needs any more.

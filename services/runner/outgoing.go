@@ -149,6 +149,7 @@ func (o *outbox) ask(c events.AskedCall) {
 		Summary: fmt.Sprintf("%s wants to call %s", o.s.Started.Ref.Name, c.Tool), Labels: o.s.Started.Labels, Channel: o.plan.asksIn(),
 	}
 	if c.Rule == events.RuleFork {
+		body.ForkOf = o.s.Started.Origin.RunID
 		body.Summary = fmt.Sprintf("%s, in a fork of run %s, wants to call %s", o.s.Started.Ref.Name, o.s.Started.Origin.RunID, c.Tool)
 	}
 	if t, ok := o.plan.Tools[c.Tool]; ok {

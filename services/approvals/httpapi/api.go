@@ -43,6 +43,7 @@ func Register(d *door.Door, s *approvals.Service) {
 	}, authn.Viewer, a.notices)
 	registerMany(d, a)
 	registerAudit(d, a)
+	registerGrants(d, a)
 	registerResend(d, a)
 	registerSlack(d, a)
 	registerLinks(d, a)

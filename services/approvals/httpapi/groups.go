@@ -20,7 +20,16 @@ type Group struct {
 	NextExpiry time.Time `json:"next_expiry" doc:"when the first of them expires"`
 	Sample     Approval  `json:"sample" doc:"the newest"`
 	IDs        []string  `json:"ids" doc:"the newest, at most 20"`
+	Proposal   *Proposal `json:"proposal,omitempty" doc:"with group_by=similarity: the same was approved so often that a grant could do it"`
 	IDsCursor  string    `json:"ids_cursor,omitempty" doc:"with group=: the members behind ids; absent when ids has all"`
+}
+
+// Proposal is a grant that could spare people the asking.
+type Proposal struct {
+	Approved int    `json:"approved" doc:"how often people approved the same in the last 30 days; nobody rejected it"`
+	Like     string `json:"like" doc:"for POST /v1/grants"`
+	Tool     string `json:"tool"`
+	Agent    string `json:"agent"`
 }
 
 // members lists one group.
@@ -79,6 +88,9 @@ func showGroup(g approvals.Group) Group {
 	}
 	for _, id := range g.IDs {
 		out.IDs = append(out.IDs, string(id))
+	}
+	if g.Approved > 0 {
+		out.Proposal = &Proposal{Approved: g.Approved, Like: string(g.Sample.ID), Tool: g.Sample.Tool, Agent: g.Sample.Agent}
 	}
 	if g.Count > len(g.IDs) {
 		out.IDsCursor = door.EncodeCursor(g.Last)

@@ -88,6 +88,28 @@ func (s *Store) Groups(ctx context.Context, f approvals.GroupFilter, ids int) ([
 	return out, nil
 }
 
+const alikeSQL = `
+SELECT similarity, count(*) FROM approvals.requests
+WHERE namespace = $1 AND similarity = ANY ($2) AND similarity <> '' AND state IN ('approved', 'rejected') AND door <> 'grant'
+	AND decided_at > (SELECT clock_timestamp()) - $3::int * interval '1 day'
+GROUP BY similarity HAVING count(*) FILTER (WHERE state = 'rejected') = 0`
+
+// Alike implements approvals.Grouper.
+func (s *Store) Alike(ctx context.Context, namespace string, similarities []string, days int) (map[string]int, error) {
+	out := map[string]int{}
+	if len(similarities) == 0 {
+		return out, nil
+	}
+	rows, err := s.pool.Query(ctx, alikeSQL, namespace, similarities, days)
+	if err != nil {
+		return nil, err
+	}
+	var value string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&value, &n}, func() error { out[value] = n; return nil })
+	return out, err
+}
+
 const membersSQL = `SELECT ` + columns + ` FROM approvals.requests
 WHERE ` + waits + ` AND ` + groupedBy + ` = $3 AND created_at <= $4
 	AND (created_at, approval_id) < ($5, $6)

@@ -81,10 +81,10 @@ func (s *Store) Ask(ctx context.Context, a approvals.Ask) (approvals.Request, bo
 		}
 		question = new(string(raw))
 	}
-	r, err := one(s.pool.Query(ctx, askSQL, a.ID, a.Namespace, a.RunID, a.Kind, a.CallID, a.Agent, a.Tool, a.ToolDigest,
+	r, err := s.open(ctx, a, []any{a.ID, a.Namespace, a.RunID, a.Kind, a.CallID, a.Agent, a.Tool, a.ToolDigest,
 		string(a.Args), a.Digest, a.Epoch, a.Key, a.Summary, string(labels), a.Cause,
 		a.ExpiresAfter.Milliseconds(), a.ValidFor.Milliseconds(), question, a.Channel,
-		a.Preview, approvals.Similarity(a.Kind, a.Tool, a.Args, a.Labels)))
+		a.Preview, approvals.Similarity(a.Kind, a.Tool, a.Args, a.Labels)})
 	if err == nil {
 		return r, false, nil
 	}

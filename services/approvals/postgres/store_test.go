@@ -16,7 +16,8 @@ func TestQueriesPrepare(t *testing.T) {
 		"listState": listStateSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
 		"notice": noticeSQL, "takeNotices": takeNoticesSQL, "finishNotice": finishNoticeSQL, "listNotices": listNoticesSQL,
 		"addLink": addLinkSQL, "link": linkSQL, "split": splitSQL, "takeUpdates": takeUpdatesSQL, "finishUpdate": finishUpdateSQL, "waiting": waitingSQL,
-		"groups": groupsSQL, "members": membersSQL, "audit": auditSQL, "follow": followSQL, "auditRows": auditRowsSQL, "auditHead": auditHeadSQL,
+		"groups": groupsSQL, "members": membersSQL, "audit": auditSQL, "follow": followSQL, "auditRows": auditRowsSQL, "auditHead": auditHeadSQL, "makeGrant": makeGrantSQL, "getGrant": getGrantSQL,
+		"listGrants": listGrantsSQL, "revokeGrant": revokeGrantSQL, "grantsFor": grantsForSQL, "useGrant": useGrantSQL, "grantUse": grantUseSQL, "hush": hushSQL, "alike": alikeSQL,
 	})
 	if err != nil {
 		t.Error(err)
@@ -49,6 +50,9 @@ func TestGrants(t *testing.T) {
 			"DELETE FROM approvals.notices":                     false,
 			"DELETE FROM approvals.links":                       false,
 			"SELECT FROM approvals.audit":                       true,
+			"DELETE FROM approvals.grants":                      false,
+			"DELETE FROM approvals.grant_uses":                  false,
+			"UPDATE approvals.grant_uses SET grant_id = 'else'": false,
 			"DELETE FROM approvals.audit":                       false,
 			"UPDATE approvals.audit SET actor = 'else'":         false,
 			"TRUNCATE approvals.audit":                          false,
