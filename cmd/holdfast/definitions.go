@@ -51,6 +51,15 @@ func (d runDefinitions) CurrentDigest(ctx context.Context, namespace, kind, name
 	return v.Digest, err
 }
 
+// CurrentDigests implements runner.Definitions.
+func (d runDefinitions) CurrentDigests(ctx context.Context, namespace string, names []events.Ref) ([]events.Digest, error) {
+	asked := make([]catalog.Name, 0, len(names))
+	for _, n := range names {
+		asked = append(asked, catalog.Name{Namespace: namespace, Kind: n.Kind, Name: n.Name})
+	}
+	return d.catalog.Digests(ctx, asked...)
+}
+
 // usable marks the errors that no repetition cures.
 func usable[T any](v T, err error) (T, error) {
 	if hopeless(err) {

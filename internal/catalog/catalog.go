@@ -27,14 +27,15 @@ type Version struct {
 
 // Catalog reads definitions. It is safe for concurrent use.
 type Catalog struct {
-	pool *pgxpool.Pool
-	seen *cache
-	asks flights
+	pool  *pgxpool.Pool
+	keyed *pg.Keyed
+	seen  *cache
+	asks  flights
 }
 
 // New reads through pool, whose role must be granted the catalog's views.
 func New(pool *pgxpool.Pool) *Catalog {
-	return &Catalog{pool: pool, seen: newCache(maxEntries, maxBytes)}
+	return &Catalog{pool: pool, keyed: pg.NewKeyed(pool), seen: newCache(maxEntries, maxBytes)}
 }
 
 // Name is a definition by its name.
@@ -79,14 +80,14 @@ func (c *Catalog) current(ctx context.Context, names []Name) (map[Name]events.Di
 	patient, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	err := pg.Retry(patient, func(context.Context) error { // patience ends no query
-		rows, err := c.pool.Query(ctx, queryCurrent, columns[0], columns[1], columns[2])
-		if err != nil {
+		b := &pgx.Batch{}
+		b.Queue(queryCurrent, columns[0], columns[1], columns[2]).Query(func(rows pgx.Rows) error {
+			var n int
+			var digest string
+			_, err := pgx.ForEachRow(rows, []any{&n, &digest}, func() error { means[names[n-1]] = events.Digest(digest); return nil })
 			return err
-		}
-		var n int
-		var digest string
-		_, err = pgx.ForEachRow(rows, []any{&n, &digest}, func() error { means[names[n-1]] = events.Digest(digest); return nil })
-		return err
+		})
+		return c.keyed.Send(ctx, b)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read what %d names mean: %w", len(names), err)

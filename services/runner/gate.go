@@ -62,6 +62,15 @@ func newGate() *gate {
 
 var errLater = fmt.Errorf("other runs of a batch come first: %w", fault.ErrTurn)
 
+// comeAgain says when a start that found no room here comes again: the more often it
+// did, the later, because each time costs the bus and this process what work costs.
+func comeAgain(err error, delivered uint64) error {
+	if !errors.Is(err, errLater) {
+		return err
+	}
+	return fault.RetryAfter(min(time.Duration(delivered), 4)*time.Second, err)
+}
+
 // run runs f when work of a run may begin.
 func (g *gate) run(ctx context.Context, batch bool, at stage, f func() error) error {
 	leave, err := g.enter(ctx, batch, at)
@@ -83,7 +92,7 @@ func (g *gate) enter(ctx context.Context, batch bool, at stage) (leave func(), e
 	}
 	if at == stageStart && len(g.waiting[at]) >= startsWaiting {
 		g.mu.Unlock()
-		return nil, fault.RetryAfter(time.Second, errLater)
+		return nil, errLater
 	}
 	turn := make(chan struct{})
 	g.waiting[at] = append(g.waiting[at], turn)

@@ -164,8 +164,11 @@ func TestGate_MoreStartsWaitOnTheBus(t *testing.T) {
 		w.queue(t.Context(), stageStart, make(chan func(), 1))
 	}
 	_, err := w.enter(t.Context(), true, stageStart)
-	if wait, ok := fault.Wait(err); !ok || wait != time.Second || !errors.Is(err, fault.ErrTurn) {
-		t.Errorf("the next start got %v, want another turn in a second", err)
+	for delivered, want := range map[uint64]time.Duration{1: time.Second, 3: 3 * time.Second, 100: 4 * time.Second} {
+		again := comeAgain(err, delivered)
+		if wait, ok := fault.Wait(again); !ok || wait != want || !errors.Is(again, fault.ErrTurn) {
+			t.Errorf("the next start got %v when it came for the %d. time, want another turn in %s", again, delivered, want)
+		}
 	}
 	w.queue(t.Context(), stageFact, make(chan func(), 1)) // nothing else does
 }

@@ -49,7 +49,7 @@ func (s *Service) Handle(ctx context.Context, m events.Received) error {
 			return err
 		})
 		if err != nil || next == nil {
-			return err
+			return comeAgain(err, m.Delivered)
 		}
 		return s.think(ctx, *next)
 	}))
@@ -353,11 +353,12 @@ func resumes(facts []Fact) bool {
 	return false
 }
 
-// send publishes what rows say, events included, in order.
+// send publishes what rows say, events included, in order and together.
 func (s *Service) send(ctx context.Context, st *State, plan *Plan, facts []Fact, at time.Time) error {
 	if len(st.Started.Concurrency) > 0 && (st.End != "" || st.Queued) {
 		s.slotsMoved() // it freed its place, or there was one before it waited
 	}
+	var all []events.Message
 	for _, f := range facts {
 		if f.At.IsZero() || !at.IsZero() {
 			f.At = at
@@ -366,11 +367,10 @@ func (s *Service) send(ctx context.Context, st *State, plan *Plan, facts []Fact,
 		if err != nil {
 			return fault.Terminal("outgoing", err)
 		}
-		for _, m := range out {
-			if err := s.publish(ctx, m); err != nil {
-				return fmt.Errorf("publish %s: %w", m.ID, err)
-			}
-		}
+		all = append(all, out...)
+	}
+	if err := s.publishAll(ctx, all); err != nil {
+		return err
 	}
 	return failpoint.Hit("runner.published", string(st.RunID))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -37,22 +38,46 @@ func (s *Service) fetchInput(ctx context.Context, start *Start) error {
 	return err
 }
 
-// publish sends m. A start whose input is too large for a message goes by
-// reference, and the input is stored first.
+// publish sends m.
 func (s *Service) publish(ctx context.Context, m events.Message) error {
-	if m.Type == events.TypeStartRun && len(m.Data) > events.MaxInline {
-		var err error
-		if m, err = s.lighten(ctx, m); err != nil {
-			return err
-		}
-	}
-	if m.Type == events.TypeChildCompleted && len(m.Data) > maxEndBytes {
-		var err error
-		if m, err = s.lightenEnd(ctx, m); err != nil {
-			return err
-		}
+	m, err := s.onWire(ctx, m)
+	if err != nil {
+		return err
 	}
 	return s.bus.Publish(ctx, m)
+}
+
+// publishedAtOnce is how many messages wait for their confirmation together.
+const publishedAtOnce = 256
+
+// publishAll sends messages in their order, and stops where some cannot be sent.
+func (s *Service) publishAll(ctx context.Context, all []events.Message) error {
+	for part := range slices.Chunk(all, publishedAtOnce) {
+		for i, m := range part {
+			var err error
+			if part[i], err = s.onWire(ctx, m); err != nil {
+				return fmt.Errorf("publish %s: %w", m.ID, err)
+			}
+		}
+		for i, err := range s.bus.PublishAll(ctx, part) {
+			if err != nil {
+				return fmt.Errorf("publish %s: %w", part[i].ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+// onWire is m as it is sent. A start whose input is too large for a message goes by
+// reference, and the input is stored first.
+func (s *Service) onWire(ctx context.Context, m events.Message) (events.Message, error) {
+	if m.Type == events.TypeStartRun && len(m.Data) > events.MaxInline {
+		return s.lighten(ctx, m)
+	}
+	if m.Type == events.TypeChildCompleted && len(m.Data) > maxEndBytes {
+		return s.lightenEnd(ctx, m)
+	}
+	return m, nil
 }
 
 // maxEndBytes is from where a child's end names its output instead of carrying

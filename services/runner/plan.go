@@ -47,28 +47,23 @@ func (s *Service) pin(ctx context.Context, namespace string, start *Start) (*Pla
 	if err != nil {
 		return broken(err)
 	}
-	model, err := s.resolve(ctx, namespace, kindModel, agent.Model)
+	names := []events.Ref{{Kind: kindModel, Name: agent.Model}}
+	for _, name := range agent.Tools {
+		names = append(names, events.Ref{Kind: kindTool, Name: name})
+	}
+	for _, name := range agent.Budget.Pools {
+		names = append(names, events.Ref{Kind: kindBudget, Name: name})
+	}
+	refs, err := s.resolveAll(ctx, namespace, names)
 	if err != nil {
 		return broken(err)
 	}
-	body.Model = &model
-	if body.Fallbacks, err = s.pinFallbacks(ctx, namespace, model); err != nil {
+	body.Model = &refs[0]
+	if body.Fallbacks, err = s.pinFallbacks(ctx, namespace, refs[0]); err != nil {
 		return broken(err)
 	}
-	for _, name := range agent.Tools {
-		ref, err := s.resolve(ctx, namespace, kindTool, name)
-		if err != nil {
-			return broken(err)
-		}
-		body.Tools = append(body.Tools, ref)
-	}
-	for _, name := range agent.Budget.Pools {
-		ref, err := s.resolve(ctx, namespace, kindBudget, name)
-		if err != nil {
-			return broken(err)
-		}
-		body.Pools = append(body.Pools, ref)
-	}
+	tooled := 1 + len(agent.Tools)
+	body.Tools, body.Pools = append(body.Tools, refs[1:tooled]...), append(body.Pools, refs[tooled:]...)
 	plan, err := s.planOf(ctx, namespace, *body)
 	if err == nil {
 		err = s.pinStarts(ctx, namespace, plan, body)
@@ -97,6 +92,21 @@ func (s *Service) resolve(ctx context.Context, namespace, kind, name string) (ev
 		return events.Ref{}, fmt.Errorf("%s %s: %w", kind, name, err)
 	}
 	return events.Ref{Kind: kind, Name: name, Digest: digest}, nil
+}
+
+// resolveAll is resolve for many names in one look.
+func (s *Service) resolveAll(ctx context.Context, namespace string, names []events.Ref) ([]events.Ref, error) {
+	digests, err := s.defs.CurrentDigests(ctx, namespace, names)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range digests {
+		if d == "" {
+			return nil, fmt.Errorf("%s %s: there is none in namespace %s: %w", names[i].Kind, names[i].Name, namespace, ErrDefinition)
+		}
+		names[i].Digest = d
+	}
+	return names, nil
 }
 
 // plan loads the definitions that a run pinned.

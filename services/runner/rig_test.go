@@ -141,6 +141,16 @@ func (d *definitions) CurrentDigest(_ context.Context, _, kind, name string) (ev
 	return digest, nil
 }
 
+func (d *definitions) CurrentDigests(_ context.Context, _ string, names []events.Ref) ([]events.Digest, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([]events.Digest, 0, len(names))
+	for _, n := range names {
+		out = append(out, d.current[n.Kind+"/"+n.Name])
+	}
+	return out, nil
+}
+
 // script is a model of the test: it answers by the conversation and counts.
 type script struct {
 	answer func(ctx context.Context, r runner.Request, n int) (runner.Answer, error)

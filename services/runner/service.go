@@ -42,6 +42,8 @@ func (c Config) Validate() error {
 // Publisher puts a message on the bus and returns when it is stored.
 type Publisher interface {
 	Publish(ctx context.Context, m events.Message) error
+	// PublishAll is Publish for many, written before the first is confirmed.
+	PublishAll(ctx context.Context, all []events.Message) []error
 }
 
 // Heart is this process's heartbeat in the database.
@@ -59,6 +61,9 @@ type Definitions interface {
 	Budget(ctx context.Context, namespace string, d events.Digest) (*spec.Budget, error)
 	// CurrentDigest resolves a name to its newest version.
 	CurrentDigest(ctx context.Context, namespace, kind, name string) (events.Digest, error)
+	// CurrentDigests resolves many names, at one moment; the digest of one that means
+	// nothing is empty.
+	CurrentDigests(ctx context.Context, namespace string, names []events.Ref) ([]events.Digest, error)
 }
 
 // Model makes one model call. Errors are *ModelError, or the context's.
