@@ -222,6 +222,21 @@ func (d channelDefinitions) channel(ctx context.Context, namespace, name string)
 	return c, err
 }
 
+// digests lists the channels that are told once a day what waits. One that cannot be
+// read is told nothing, and hides no other.
+func (d channelDefinitions) digests(ctx context.Context) (out []approvals.DigestChannel, err error) {
+	all, err := d.catalog.List(ctx, "", spec.KindChannel)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range all {
+		if c, err := d.catalog.Channel(ctx, v.Namespace, v.Digest); err == nil && c.Digest != nil {
+			out = append(out, approvals.DigestChannel{Namespace: v.Namespace, Name: v.Name, Digest: c.Digest})
+		}
+	}
+	return out, nil
+}
+
 // hopeless reports whether trying again to read a definition cannot help.
 func hopeless(err error) bool {
 	return errors.Is(err, catalog.ErrNotFound) || errors.Is(err, catalog.ErrCorrupt)

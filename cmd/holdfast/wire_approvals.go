@@ -45,7 +45,8 @@ func (p *process) addApprovals() {
 		channels = notify.Config{Egress: out, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
 		notifier = approvals.NewNotifier(approvals.NotifierDeps{
 			Links: postgres.New(pool), Requests: postgres.New(pool), PublicURL: p.publicURL(p.services.ApprovalsPublicURL),
-			Notices:    postgres.New(pool),
+			Notices: postgres.New(pool),
+			Digests: postgres.New(pool), DigestChannels: channelDefinitions{catalog.New(pool)}.digests,
 			Channels:   notify.All(channels),
 			Definition: channelDefinitions{catalog.New(pool)}.channel,
 			Log:        p.log.With(telemetry.KeyService, "approvals"),

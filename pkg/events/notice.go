@@ -19,6 +19,10 @@ const (
 // it is told where they are asked.
 const NoticeApproval = "approval"
 
+// NoticeDigest tells people once a day what waits for them. It is of a channel, and no
+// run's.
+const NoticeDigest = "digest"
+
 // NoticeReasons lists every reason that a definition can name.
 var NoticeReasons = []string{NoticeCompleted, NoticeFailed, NoticeExpired, NoticeNeedsAttention, NoticeBudget, NoticeApprovalExpired}
 
@@ -46,7 +50,24 @@ type Notice struct {
 	ApprovalID ApprovalID   `json:"approval_id,omitempty"`
 	Tool       string       `json:"tool,omitempty"`
 	Alert      *BudgetAlert `json:"alert,omitempty"` // with NoticeBudget
-	At         time.Time    `json:"at"`
+	// Waiting is what waits, with NoticeDigest.
+	Waiting *WaitingDigest `json:"waiting,omitempty"`
+	At      time.Time      `json:"at"`
+}
+
+// WaitingDigest is what waits for people in a namespace.
+type WaitingDigest struct {
+	Count  int            `json:"count"`
+	Groups []WaitingGroup `json:"groups"` // the largest
+}
+
+// WaitingGroup is what waits of one agent or flow about one tool.
+type WaitingGroup struct {
+	Agent      string    `json:"agent"`
+	Tool       string    `json:"tool"`
+	Count      int       `json:"count"`
+	Oldest     time.Time `json:"oldest"`
+	NextExpiry time.Time `json:"next_expiry"`
 }
 
 // NoticeSubject is hf.approval.<notice id>.notify.

@@ -26,6 +26,8 @@ type Channel struct {
 	// People may decide what the channel asks: who they are there, and the name
 	// that the record has of them.
 	People []Person `json:"people,omitempty"`
+	// Digest tells the channel once a day what waits for people in its namespace.
+	Digest *Digest `json:"digest,omitempty"`
 	// AllowHosts and TLS are as in Tool.
 	AllowHosts []string `json:"allowHosts,omitempty"`
 	TLS        *TLS     `json:"tls,omitempty"`
@@ -77,6 +79,7 @@ func (c *Channel) fill() {
 	if c.Email != nil && c.Email.Security == "" {
 		c.Email.Security = EmailStartTLS
 	}
+	c.Digest.fill()
 }
 
 func (c *Channel) check(d *decoder, s spot) {
@@ -94,6 +97,7 @@ func (c *Channel) check(d *decoder, s spot) {
 	c.TLS.check(d, s.at("tls"))
 	d.allowHosts(s.at("allowHosts"), c.AllowHosts)
 	c.checkPeople(d, s)
+	c.Digest.check(d, s.at("digest"))
 }
 
 func (c *Channel) checkPeople(d *decoder, s spot) {

@@ -74,7 +74,7 @@ func buildOn(t testing.TB, pool *pgxpool.Pool, bus *bus.Bus) *bench {
 	}
 	b.relay.Log = bustest.Log(t)
 	b.book = &book{}
-	b.notices = approvals.NewNotifier(approvals.NotifierDeps{Notices: store, Channels: channels(b.book), Definition: b.book.channel, Links: store, Requests: store, PublicURL: func() string { return b.url }, Log: bustest.Log(t), Metrics: counts})
+	b.notices = approvals.NewNotifier(approvals.NotifierDeps{Notices: store, Digests: store, Channels: channels(b.book), Definition: b.book.channel, Links: store, Requests: store, PublicURL: func() string { return b.url }, Log: bustest.Log(t), Metrics: counts})
 	b.service = approvals.New(approvals.Config{ProposeAfter: 3}, approvals.Deps{
 		Inbox: store, Decider: store, Reader: store, Groups: store, Audit: store, Grants: store, Announce: b.relay, Notifier: b.notices, Resends: store, Links: store,
 		Channels: approvals.Channels{Definition: b.book.channel, Clicks: clicks(b.book)}, Log: bustest.Log(t), Metrics: counts,

@@ -85,6 +85,8 @@ func Tell(n events.Notice) Message {
 		}
 	case events.NoticeApproval:
 		m.Title = strings.TrimSpace(n.Name + " asks people about " + n.Tool)
+	case events.NoticeDigest:
+		tellDigest(&m, n.Waiting)
 	case events.NoticeBudget:
 		m.Title = budgetTitle(who, n.Alert)
 	default: // of a newer release

@@ -44,8 +44,11 @@ type NotifierDeps struct {
 	// PublicURL is where people reach the doors; nil, or empty: links lead nowhere,
 	// and none are sent.
 	PublicURL func() string
-	Log       *slog.Logger
-	Metrics   *Metrics // nil: nothing is counted
+	// Digests and DigestChannels, the channels that have one: nil: there are none.
+	Digests        Digests
+	DigestChannels func(ctx context.Context) ([]DigestChannel, error)
+	Log            *slog.Logger
+	Metrics        *Metrics // nil: nothing is counted
 }
 
 // Notifier sends what is due. Several processes may run one each.
@@ -81,6 +84,7 @@ func (x *Notifier) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { x.updates(ctx) })
+	wg.Go(func() { x.digests(ctx) })
 	free := make(chan struct{}, sendAtOnce)
 	for ctx.Err() == nil {
 		found, err := x.Notices.Take(ctx, sendAtOnce-len(free), attemptLease)
@@ -147,7 +151,11 @@ func (x *Notifier) send(ctx context.Context, n *Notice) (d Delivery, repeats boo
 	case asks:
 		return x.ask(ctx, def, by, n), true
 	}
-	return by.Send(ctx, def, Tell(n.Notice)), repeats
+	m := Tell(n.Notice)
+	if n.Reason == events.NoticeDigest && x.PublicURL != nil && x.PublicURL() != "" {
+		m.Hint = x.PublicURL() + inboxPath
+	}
+	return by.Send(ctx, def, m), repeats
 }
 
 // channelOf finds the definition of a notice's channel and who sends to it.

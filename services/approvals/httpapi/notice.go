@@ -16,7 +16,7 @@ type Notice struct {
 	NoticeID    string    `json:"notice_id"`
 	Namespace   string    `json:"namespace"`
 	Channel     string    `json:"channel"`
-	Reason      string    `json:"reason" doc:"completed, failed, expired, needs_attention, budget or approval_expired; approval: something waits for people"`
+	Reason      string    `json:"reason" doc:"completed, failed, expired, needs_attention, budget or approval_expired; approval: something waits for people; digest: what waits, once a day"`
 	Title       string    `json:"title" doc:"as people read it"`
 	RunID       string    `json:"run_id,omitempty"`
 	ApprovalID  string    `json:"approval_id,omitempty" doc:"of the request that it tells of, or that nobody answered"`
