@@ -76,11 +76,14 @@ var rules = map[string]rule{
 	// The bench starts the product as a process; what it compares with is its own.
 	"internal/bench": {may: plus(kit, "pkg/", "internal/pg", "internal/pgdev", "internal/natsdev"), libs: []string{pgx}},
 
-	"services/trigger":          domain(),
-	"services/trigger/webhook":  adapter("trigger", []string{"internal/stdwebhooks"}),
-	"services/trigger/cron":     adapter("trigger", nil),
-	"services/runner":           domain(),
-	"services/runner/model":     adapter("runner", []string{"internal/egress"}, "github.com/anthropics/anthropic-sdk-go/v2", "github.com/openai/openai-go/v3", "github.com/tidwall/gjson"),
+	"services/trigger":         domain(),
+	"services/trigger/webhook": adapter("trigger", []string{"internal/stdwebhooks"}),
+	"services/trigger/cron":    adapter("trigger", nil),
+	"services/runner":          domain(),
+	"services/runner/model":    adapter("runner", []string{"internal/egress"}, "github.com/anthropics/anthropic-sdk-go/v2", "github.com/openai/openai-go/v3", "github.com/tidwall/gjson"),
+	// What tests leave behind is judged by the real adapters, also from outside.
+	"services/runner/journaltest": adapter("runner", []string{"services/runner/model", "internal/scriptmodel", "internal/egress"}),
+
 	"services/tools":            domain(),
 	"services/tools/kind":       adapter("tools", []string{"internal/egress", "internal/stdwebhooks", "internal/watchdog"}, "golang.org/x/net/html", "github.com/modelcontextprotocol/go-sdk"),
 	"services/approvals":        domain(),
@@ -90,6 +93,7 @@ var rules = map[string]rule{
 	"web":          {},
 	"examples":     {may: []string{"pkg/"}},
 	"test":         {may: []string{"pkg/", "internal/"}, libs: []string{pgx, natsClient}},
+	"test/e2e":     {may: []string{"pkg/", "internal/", "services/runner", "services/runner/journaltest"}, libs: []string{pgx, natsClient}},
 	"scripts":      {},
 	"cmd/holdfast": {may: []string{"pkg/", "internal/", "services/", "web", "examples/"}, libs: []string{"github.com/alecthomas/kong", pgx, natsClient, yaml, otel}},
 }

@@ -247,7 +247,7 @@ func meaning(b Block) json.RawMessage {
 		if in := bytes.TrimSpace(input); len(in) == 0 || in[0] != '{' || !json.Valid(in) {
 			input = json.RawMessage("{}") // given, and only taken back as an object
 		}
-		return encode([]any{b.Type, b.ID, b.Name, input})
+		return encode([]any{b.Type, b.ID, takenName(b.Name), input})
 	case "thinking":
 		return encode([]any{b.Type, b.Thinking, b.Signature})
 	case "tool_result":
@@ -258,6 +258,16 @@ func meaning(b Block) json.RawMessage {
 		return encode([]any{b.Type, b.ToolUseID, b.IsError, content})
 	}
 	return b.Raw
+}
+
+// takenName is how a name that was given comes back: one that no tool can have is
+// refused in a history, so it must be another then.
+func takenName(name string) string {
+	name = badInName.ReplaceAllString(name, "_")
+	if name = name[:min(len(name), 64)]; name == "" {
+		return "_"
+	}
+	return name
 }
 
 // digest hashes the canonical form of a JSON value; what has none is hashed as

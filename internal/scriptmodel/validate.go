@@ -12,8 +12,9 @@ import (
 )
 
 var (
-	toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
-	callID   = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+	badInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+	toolName  = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+	callID    = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 )
 
 // validate holds the rules that one request can break by itself. The error is

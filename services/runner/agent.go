@@ -136,7 +136,7 @@ func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, begun
 		return asked
 	}
 	if len(call.Tool) > 200 {
-		asked.Tool = call.Tool[:200]
+		asked.Tool = strings.ToValidUTF8(call.Tool[:200], "")
 	}
 	if index >= maxCalls {
 		return refuse("too_many_calls", "at most %d calls of one answer are made and this is number %d; ask for it again in your next", maxCalls, index+1)

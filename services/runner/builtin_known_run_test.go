@@ -3,9 +3,11 @@ package runner_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -66,6 +68,8 @@ func childModel() *script {
 			return keeper.answer(ctx, q, n)
 		case "work":
 			return said("done"), nil
+		case "limited":
+			return runner.Answer{}, &runner.ModelError{Code: "rate_limit_error", Retry: true, RetryAfter: 3 * time.Second, Err: errors.New("status 429")}
 		}
 		return lead.answer(ctx, q, n)
 	}}

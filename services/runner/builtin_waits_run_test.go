@@ -54,6 +54,11 @@ spec: {model: scripted, instructions: help, tools: [sleep]}
 ---
 apiVersion: holdfast/v1
 kind: Agent
+metadata: {name: limited}
+spec: {model: scripted, instructions: limited}
+---
+apiVersion: holdfast/v1
+kind: Agent
 metadata: {name: lead}
 spec: {model: scripted, instructions: lead, tools: [sleep, delegate, launch, ask]}
 ` + keeperDocuments

@@ -3,58 +3,36 @@ package runner_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http/httptest"
-	"net/netip"
-	"os"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/scriptmodel"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/runner"
-	"github.com/holdfast-run/holdfast/services/runner/model"
+	"github.com/holdfast-run/holdfast/services/runner/journaltest"
 )
 
-// How much of what a test leaves behind is looked at: all of it, but for tests with
-// many or long runs. Of those the requests are taken evenly, the first and the last
-// among them, and the test's log says how many were not.
-const (
-	journalRuns     = 60 // runs of a test
-	journalPrefixes = 24 // requests of a run
-)
+// journalRuns is of how many runs of a test all is looked at; of more they are taken
+// evenly, and the test's log says how many were not.
+const journalRuns = 60
 
-// evenly are at most n numbers below total, the first and the last among them.
-func evenly(total, n int) []int {
-	var out []int
-	for i := range min(total, n) {
-		out = append(out, i*(total-1)/max(min(total, n)-1, 1))
-	}
-	return out
-}
+// strict is shared by all tests.
+var strict = sync.OnceValue(journaltest.New)
 
-// strict is a model server that takes each request by itself, shared by all tests:
-// the adapter sends what it makes of a history to it.
-var strict = sync.OnceValues(func() (runner.Model, *spec.Model) {
-	server := httptest.NewServer(scriptmodel.New(scriptmodel.Config{Alone: true, Script: func(scriptmodel.Request) (scriptmodel.Answer, error) { return saying("yes"), nil }}))
-	docs, err := spec.Parse("strict.yaml", fmt.Appendf(nil,
-		"apiVersion: holdfast/v1\nkind: Model\nmetadata: {name: strict}\nspec: {provider: openai-chat, model: strict, apiKey: {env: KEY}, baseURL: %q, timeout: 30s}\n", server.URL+"/v1"))
+// strictModel stands in for the models of tests, whose answers are no provider's.
+var strictModel = sync.OnceValue(func() *spec.Model {
+	docs, err := spec.Parse("strict.yaml", []byte("apiVersion: holdfast/v1\nkind: Model\nmetadata: {name: strict}\nspec: {provider: openai-chat, model: strict, apiKey: {env: KEY}}\n"))
 	if err != nil {
 		panic(err)
 	}
-	return model.All(model.Env{LookupEnv: func(string) (string, bool) { return "key", true }, ReadFile: os.ReadFile,
-		Egress: egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})}), docs[0].Model
+	return docs[0].Model
 })
 
-// checkJournals rebuilds, at the end of a test, the requests that the runs in its
-// database owed after each of their commits, as after a crash there. Each must be
-// one that the strict validator takes, and go on with what the one before it said.
+// checkJournals gives the requests that the runs in the test's database owed to the
+// strict validator, at the end of the test.
 func (r *rig) checkJournals() {
 	if r.t.Failed() || r.unread {
 		return
@@ -75,99 +53,44 @@ func (r *rig) checkJournals() {
 		ids = append(ids, id)
 	}
 	rows.Close()
-	checked, left := 0, 0
-	for _, i := range evenly(len(ids), journalRuns) {
-		n, skipped, err := r.checkJournal(ctx, events.RunID(ids[i]))
-		if checked, left = checked+n, left+skipped; err != nil {
+	var all journaltest.Result
+	for _, i := range journaltest.Evenly(len(ids), journalRuns) {
+		one, err := r.checkJournal(ctx, events.RunID(ids[i]))
+		if all.Checked, all.Left = all.Checked+one.Checked, all.Left+one.Left; err != nil {
 			r.t.Errorf("the journal of run %s: %v", ids[i], err)
 		}
 	}
-	if left > 0 || len(ids) > journalRuns {
-		r.t.Logf("journals: %d requests of %d runs were checked; %d of their requests and %d runs were left out", checked, min(len(ids), journalRuns), left, max(len(ids)-journalRuns, 0))
+	if all.Left > 0 || len(ids) > journalRuns {
+		r.t.Logf("journals: %d requests of %d runs were checked; %d of their requests and %d runs were left out", all.Checked, min(len(ids), journalRuns), all.Left, max(len(ids)-journalRuns, 0))
 	}
 }
 
-// checkJournal folds one journal and checks what it owed on the way.
-func (r *rig) checkJournal(ctx context.Context, id events.RunID) (checked, left int, err error) {
+// checkJournal checks what one run owed on the way.
+func (r *rig) checkJournal(ctx context.Context, id events.RunID) (none journaltest.Result, err error) {
 	rows, err := r.sql.Query(ctx, `SELECT seq, kind, status, cause, inbound, worker, at, data FROM runner.journal WHERE run_id = $1 ORDER BY seq`, string(id))
 	if err != nil {
-		return 0, 0, err
+		return none, err
 	}
 	defer rows.Close()
 	var facts []runner.Fact
 	for rows.Next() {
 		var f runner.Fact
 		if err := rows.Scan(&f.Seq, &f.Kind, &f.Status, &f.Cause, &f.Inbound, &f.Worker, &f.At, &f.Data); err != nil {
-			return 0, 0, err
+			return none, err
 		}
 		if f.Kind == events.FactModelAnswered {
 			if f.Data, err = withChat(f.Data); err != nil {
-				return 0, 0, err
+				return none, err
 			}
 		}
 		facts = append(facts, f)
 	}
-	st := runner.NewState(id, "default")
-	var owed []runner.Request
-	var plan *runner.Plan
-	for i, f := range facts {
-		if err := st.Apply(f); err != nil {
-			return 0, 0, err
-		}
-		if f.Kind == events.FactStarted || f.Kind == events.FactMigrated {
-			if plan, err = r.planOf(ctx, st.Started); err != nil {
-				return 0, 0, err
-			}
-		}
-		if i+1 < len(facts) && facts[i+1].At.Equal(f.At) || !st.OwesModelCall() {
-			continue // rows of one commit are there together
-		}
-		q, err := runner.NextRequest(st, plan, 1)
-		if err != nil {
-			return 0, 0, fmt.Errorf("row %d: %w", f.Seq, err)
-		}
-		owed = append(owed, q)
-	}
-	var before *runner.Request
-	ask, m := strict()
-	take := evenly(len(owed), journalPrefixes)
-	for i, q := range owed {
-		if err := goesOn(before, q); err != nil {
-			return checked, 0, fmt.Errorf("row %d: %w", q.Seq, err)
-		}
-		if before = &q; q.Summary {
-			before = nil // it is shortened behind it
-		}
-		if !slices.Contains(take, i) {
-			left++
-			continue
-		}
-		q.Model = m
-		if _, err := ask.Answer(ctx, q); err != nil {
-			return checked, left, fmt.Errorf("row %d: %w", q.Seq, err)
-		}
-		checked++
-	}
-	return checked, left, nil
-}
-
-// goesOn checks that a request begins with all that the one before it said; only
-// behind its last message may there be more.
-func goesOn(before *runner.Request, q runner.Request) error {
-	if before == nil || q.Summary {
-		return nil
-	}
-	said := before.Entries[:len(before.Entries)-1]
-	if n := len(said); n > len(q.Entries) || !cmp.Equal(said, q.Entries[:n]) {
-		return fmt.Errorf("the request is none that goes on from the one at row %d: %s", before.Seq, cmp.Diff(said, q.Entries))
-	}
-	return nil
+	return strict().Check(ctx, id, "default", facts, func(started events.RunStarted) (*runner.Plan, error) { return r.planOf(ctx, started) })
 }
 
 // planOf is what the checks read of a run's definitions.
 func (r *rig) planOf(ctx context.Context, started events.RunStarted) (*runner.Plan, error) {
-	_, m := strict()
-	plan := &runner.Plan{Model: m, ModelName: "strict", Tools: map[string]*spec.Tool{}}
+	plan := &runner.Plan{Model: strictModel(), ModelName: "strict", Tools: map[string]*spec.Tool{}}
 	if started.Model == nil {
 		plan.Agent = &spec.Agent{}
 		return plan, nil // it failed at its start
@@ -211,13 +134,63 @@ func withChat(data json.RawMessage) (json.RawMessage, error) {
 	return events.Marshal(a)
 }
 
-func TestEvenly(t *testing.T) {
-	for _, tc := range []struct {
-		total, n int
-		want     []int
-	}{{0, 3, nil}, {1, 3, []int{0}}, {3, 3, []int{0, 1, 2}}, {9, 3, []int{0, 4, 8}}, {2, 1, []int{0}}} {
-		if diff := cmp.Diff(tc.want, evenly(tc.total, tc.n)); diff != "" {
-			t.Errorf("%d of %d (-want +got):\n%s", tc.n, tc.total, diff)
+// The check itself is checked: a whole journal passes, and one whose rows give a
+// history that a provider refuses does not.
+func TestJournals_ABrokenOneIsSeen(t *testing.T) {
+	onEachProvider(t, func(t *testing.T, provider string) {
+		l := newLoop(t, provider, "hello", scripted(func(r scriptmodel.Request) scriptmodel.Answer {
+			if r.Turn() < 2 {
+				return asking(scriptmodel.Text("I look"), scriptmodel.Call("look", json.RawMessage(`{"id":1}`)), scriptmodel.Call("look", json.RawMessage(`{"id":2}`)))
+			}
+			return saying("done")
+		})).run()
+		l.ends(events.StatusCompleted, "")
+		var facts []runner.Fact
+		for i, commit := 0, 0; i < len(l.journal); i++ {
+			if i == l.commits[commit] {
+				commit++
+			}
+			f := l.journal[i]
+			f.At = f.At.Add(time.Duration(commit) * time.Millisecond) // as the database dates a commit
+			facts = append(facts, f)
 		}
-	}
+		check := func(change func(n int, f *runner.Fact)) (journaltest.Result, error) {
+			rows := append([]runner.Fact(nil), facts...)
+			answer := 0
+			for i := range rows {
+				if rows[i].Kind == events.FactModelAnswered {
+					answer++
+				}
+				change(answer, &rows[i])
+			}
+			return strict().Check(t.Context(), l.state.RunID, "default", rows, func(events.RunStarted) (*runner.Plan, error) { return l.plan, nil })
+		}
+		if got, err := check(func(int, *runner.Fact) {}); err != nil || got.Checked != 3 {
+			t.Fatalf("%+v, %v; want three requests taken", got, err)
+		}
+		replace := func(kind, old, with string) func(int, *runner.Fact) {
+			return func(n int, f *runner.Fact) {
+				if f.Kind == kind && n == 1 {
+					text := strings.ReplaceAll(string(f.Data), old, with)
+					if text == string(f.Data) {
+						t.Fatalf("%s has no %s: %s", kind, old, text)
+					}
+					f.Data = json.RawMessage(text)
+				}
+			}
+		}
+		for name, change := range map[string]func(int, *runner.Fact){
+			"a call without its result": replace(events.FactModelAnswered, `"provider_id":"`, `"provider_id":"x`),
+			"an answer that is no JSON": replace(events.FactModelAnswered, `"raw":"{`, `"raw":"[`),
+			"a row that is not there": func(n int, f *runner.Fact) {
+				if n == 2 && f.Kind == events.FactModelAnswered {
+					f.Seq++
+				}
+			},
+		} {
+			if got, err := check(change); err == nil {
+				t.Errorf("%s: %d requests were taken", name, got.Checked)
+			}
+		}
+	})
 }

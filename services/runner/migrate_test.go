@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/runner"
+	"github.com/holdfast-run/holdfast/services/runner/journaltest"
 )
 
 // newer is another version of a loop's agent: other words, a tool more, and a model
@@ -87,7 +88,7 @@ func TestMigrate_EveryPrefixIsAccepted(t *testing.T) {
 			}
 			var before *runner.Request
 			l.answered = func(r runner.Request) {
-				if err := goesOn(before, r); err != nil {
+				if err := journaltest.GoesOn(before, r); err != nil {
 					t.Errorf("seed %d: %v", seed, err)
 				}
 				before = &r

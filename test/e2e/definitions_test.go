@@ -31,6 +31,17 @@ spec:
   tools: [read, order, pay, send]
   callback: {secrets: [{env: E2E_WEBHOOK_SECRET}], hosts: [127.0.0.1]}
 ---
+# It answers with data.
+apiVersion: holdfast/v1
+kind: Agent
+metadata: {name: quoter}
+spec:
+  model: scripted
+  instructions: quote
+  input: {type: object, properties: {job: {type: string}}, required: [job]}
+  output: {schema: {type: object, properties: {price: {type: number}, shop: {type: string}}, required: [price, shop]}}
+  callback: {secrets: [{env: E2E_WEBHOOK_SECRET}], hosts: [127.0.0.1]}
+---
 apiVersion: holdfast/v1
 kind: Tool
 metadata: {name: read}

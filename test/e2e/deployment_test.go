@@ -87,6 +87,7 @@ func deploy(t *testing.T, database config.Secret) *deployment {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
+	t.Cleanup(func() { checkJournals(t, pool) }) // when the runners are gone
 	d.db = pool
 	d.admin = d.client(t, d.token)
 	d.operator = d.client(t, d.newToken(t, "ops", "operator"))

@@ -10,6 +10,10 @@
 // Postgres, its writes and NATS away, TestFlow_UnderKills kills runners beside a flow.
 // With HOLDFAST_LAB_LONG=1, which "make soak" sets, that one has 1,000 children.
 //
+// The journals that a deployment leaves behind are rebuilt at every commit and given to
+// the strict validator of the scripted model (journals_test.go), beside what it refuses
+// while the tests run.
+//
 // A deployment is started once for the tests that do not disturb each other;
 // tests that kill or stop something have their own.
 package e2e

@@ -213,6 +213,13 @@ func script(r scriptmodel.Request) (scriptmodel.Answer, error) {
 		return scriptmodel.Answer{}, err
 	}
 	turn := r.Turn()
+	if strings.HasPrefix(r.System, "quote") {
+		text := "it is about 12"
+		if turn > 0 {
+			text = fmt.Sprintf(`{"price": 12345678901234567890.10, "shop": %q}`, j.Job)
+		}
+		return scriptmodel.Answer{Parts: []scriptmodel.Part{scriptmodel.Text(text)}}, nil
+	}
 	switch {
 	case turn < len(j.Do) && j.Do[turn] == "read":
 		address, _, ok := strings.Cut(r.System, " ")

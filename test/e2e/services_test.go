@@ -19,6 +19,7 @@ func TestServices(t *testing.T) {
 		"the end of a run is posted to its callback":   endIsPosted,
 		"a webhook ends another run's wait":            signalEndsAWait,
 		"a run asks a person, starts a run and sleeps": runAsksStartsAndSleeps,
+		"an output that is data is data everywhere":    outputIsData,
 		"a large input arrives whole":                  largeInputArrivesWhole,
 		"a running run keeps the definitions it has":   runKeepsItsDefinitions,
 		"a name means another agent in each namespace": namespacesAreApart,

@@ -200,8 +200,9 @@ func entryJSON(e runner.Entry, marked bool) (json.RawMessage, error) {
 }
 
 // replayed is a stored answer as history, byte for byte but for what the API
-// gives and does not take: empty text is left out, and arguments that are no
-// object are an empty one. The call's result says what was wrong with them.
+// gives and does not take: empty text is left out, arguments that are no object are
+// an empty one, and a name that no tool can have is one that it could. The call's result
+// says what was wrong.
 func replayed(stored string) (json.RawMessage, error) {
 	var body struct {
 		Content []json.RawMessage `json:"content"`
@@ -218,10 +219,16 @@ func replayed(stored string) (json.RawMessage, error) {
 		switch kind := b.text("type"); {
 		case kind == "text" && strings.TrimSpace(b.text("text")) == "":
 			continue
-		case kind == "tool_use" && !isObject(b.values["input"]):
-			b.set("input", json.RawMessage(`{}`))
-			if raw, err = b.json(); err != nil {
-				return nil, err
+		case kind == "tool_use":
+			changed := mendName(b)
+			if !isObject(b.values["input"]) {
+				b.set("input", json.RawMessage(`{}`))
+				changed = true
+			}
+			if changed {
+				if raw, err = b.json(); err != nil {
+					return nil, err
+				}
 			}
 		}
 		kept = append(kept, raw)

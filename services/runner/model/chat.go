@@ -30,11 +30,12 @@ func (c *Chat) Answer(ctx context.Context, r runner.Request) (runner.Answer, err
 	if err != nil {
 		return runner.Answer{}, &runner.ModelError{Code: "transcript", Err: err}
 	}
-	raw, _, head, err := c.post(ctx, r, "chat/completions", request, &completion{})
+	var message completion
+	raw, _, head, err := c.post(ctx, r, "chat/completions", request, &message)
 	if err != nil {
 		return runner.Answer{}, err
 	}
-	out, err := readCompletion(r, raw)
+	out, err := readCompletion(r, raw, message.grew)
 	if err != nil {
 		return runner.Answer{}, err
 	}
@@ -178,7 +179,7 @@ func replayedChat(stored string, entry int) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("stored answer: tool_calls: %w", err)
 		}
-		if mendArgs(function) {
+		if renamed := mendName(function); mendArgs(function) || renamed {
 			mended, err := function.json()
 			if err != nil {
 				return nil, err
@@ -209,8 +210,9 @@ func replayedChat(stored string, entry int) (json.RawMessage, error) {
 	return m.json()
 }
 
-// readCompletion reads what the loop needs; everything else stays in Raw.
-func readCompletion(r runner.Request, raw string) (runner.Answer, error) {
+// readCompletion reads what the loop needs; everything else stays in Raw. The output
+// tokens are not whole when partial is set.
+func readCompletion(r runner.Request, raw string, partial bool) (runner.Answer, error) {
 	var body completionBody
 	if err := json.Unmarshal([]byte(raw), &body); err != nil {
 		return runner.Answer{}, unreadable(err)
@@ -244,7 +246,7 @@ func readCompletion(r runner.Request, raw string) (runner.Answer, error) {
 			out.Text = message.Refusal
 		}
 	}
-	u := reported{input: body.Usage.Input, output: body.Usage.Output}
+	u := reported{input: body.Usage.Input, output: body.Usage.Output, partial: partial}
 	if d := body.Usage.Details; d != nil {
 		u.read, u.write = d.Cached, d.Write
 	}

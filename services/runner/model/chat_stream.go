@@ -23,6 +23,7 @@ type completion struct {
 	text   growing
 	calls  []*growingCall
 	over   bool // [DONE] came
+	grew   bool // behind the usage
 }
 
 var _ stream = (*completion)(nil)
@@ -99,7 +100,7 @@ func (c *completion) event(_ string, data []byte) (runner.Piece, error) {
 	}
 	c.head.merge(chunk, "object", "choices", "usage")
 	if !isNull(chunk.values["usage"]) {
-		c.usage = chunk.values["usage"] // all of it so far, never one chunk's share
+		c.usage, c.grew = chunk.values["usage"], false // all of it so far, never one chunk's share
 	}
 	var choices []json.RawMessage
 	if !isNull(chunk.values["choices"]) {
@@ -124,12 +125,23 @@ func (c *completion) event(_ string, data []byte) (runner.Piece, error) {
 			if shown, err = c.grow(delta); err != nil {
 				return runner.Piece{}, err
 			}
+			c.grew = c.grew || c.usage != nil && isNull(chunk.values["usage"]) && says(delta)
 		}
 		if !isNull(choice.values["finish_reason"]) {
 			c.finish = choice.values["finish_reason"]
 		}
 	}
 	return shown, nil
+}
+
+// says reports whether a delta has more in it than who speaks.
+func says(delta *object) bool {
+	for name, v := range delta.values {
+		if name != "role" && !isNull(v) && string(v) != `""` {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *completion) grow(delta *object) (shown runner.Piece, err error) {

@@ -135,6 +135,30 @@ func mendArgs(call *object) (changed bool) {
 	return true
 }
 
+// maxName is the longest name of a tool that every provider takes.
+const maxName = 64
+
+// mendName replaces the name of a call by one that providers take in a history: a model
+// may call what no tool can be called. The call's result says that there is no such
+// tool.
+func mendName(call *object) (changed bool) {
+	name := call.text("name")
+	mended := strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '_'
+	}, name)
+	if mended = mended[:min(len(mended), maxName)]; mended == "" {
+		mended = "_"
+	}
+	if mended == name {
+		return false
+	}
+	call.set("name", json.RawMessage(`"`+mended+`"`))
+	return true
+}
+
 // callNames are the ids that the calls of one answer go by in the history: the
 // model's own, unless one is missing or used twice. Some servers do that, and a
 // result would then belong to no call or to two.

@@ -197,7 +197,7 @@ func replayedItems(stored string, entry int) ([]json.RawMessage, error) {
 			}
 		case "function_call":
 			ids = append(ids, o.text("call_id"))
-			if mendArgs(o) {
+			if renamed := mendName(o); mendArgs(o) || renamed {
 				if it.raw, err = o.json(); err != nil {
 					return nil, err
 				}

@@ -33,6 +33,13 @@ type reported struct {
 	partial   bool // the output was still growing when it was counted
 }
 
+// An answer of more bytes than this for a token was not counted whole: some servers
+// count the last chunk alone. What stands around the text is the slack.
+const (
+	mostBytes = 200
+	slack     = 4096
+)
+
 // usage fills in what the provider left out, by bytes and rather too high, and
 // says so: a budget that a broken counter passes by is none.
 func (u reported) usage(r runner.Request, raw string) events.Usage {
@@ -43,7 +50,7 @@ func (u reported) usage(r runner.Request, raw string) events.Usage {
 	if u.input == 0 {
 		out.InputTokens, out.Estimated = r.EstimateInput(), true
 	}
-	if u.output == 0 || u.partial {
+	if u.output == 0 || u.partial || int64(len(raw)) > mostBytes*int64(u.output)+slack {
 		out.OutputTokens, out.Estimated = max(out.OutputTokens, int64(len(raw)/3+1)), true
 	}
 	return out
