@@ -29,7 +29,7 @@ func (s *Service) reserve(ctx context.Context, st *State, plan *Plan, epoch int6
 	}
 	for _, p := range pools {
 		if p.Unit() == unitMicroUSD && p.Hard() && r.Model.Prices == nil { // its unit was changed while the run was under way
-			return Reserved{Refused: p.Name, Full: true, Amount: math.MaxInt64, Reason: fmt.Sprintf("pool %s: it counts money, and model %s has no prices", p.Name, plan.answering(st).Name)}, nil
+			return Reserved{Refused: p.Name, Full: true, Amount: math.MaxInt64, Unit: p.Unit(), Reason: fmt.Sprintf("pool %s: it counts money, and model %s has no prices", p.Name, plan.answering(st).Name)}, nil
 		}
 	}
 	return s.store.Reserve(ctx, s.reservation(st, pools, st.Seq, epoch, r.Most(r.Model.Prices)))
@@ -149,7 +149,7 @@ func (s *Service) raisePool(ctx context.Context, st *State, plan *Plan, in Input
 	}
 	for _, p := range pools {
 		if p.Name == name {
-			defer s.raised()
+			defer s.raised(PausedPool{Namespace: st.Namespace, Name: p.Name})
 			return s.store.RaisePool(ctx, st.Namespace, p, in.Command.To)
 		}
 	}

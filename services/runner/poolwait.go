@@ -33,26 +33,31 @@ func (s *Service) runPoolWaits(ctx context.Context) {
 	tick, raises := time.NewTicker(wakeEvery), time.NewTicker(raiseEvery)
 	defer tick.Stop()
 	defer raises.Stop()
-	look, woken := true, 0
+	var after PausedPool
+	var look, moved []PausedPool // pools to look at now, and those in which the last look woke runs
+	all := true
 	for ctx.Err() == nil {
 		err := s.wakeWaits(ctx)
-		if look && err == nil {
-			woken, err = s.wakePaused(ctx)
+		if all && err == nil {
+			look, err = s.pausedPools(ctx, &after)
+		}
+		if len(look) > 0 && err == nil {
+			moved, err = s.wakePaused(ctx, look)
 		}
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("runs that wait for a budget not woken", "err", err)
 			sleep(ctx, wakeEvery)
 		}
-		look = false
+		look, all = nil, false
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
 		case <-s.poolMoved:
-			look = woken > 0
+			look, moved = moved, nil
 		case <-raises.C:
-			look = true
-		case <-s.poolRaised:
-			look = true
+			all = true
+		case p := <-s.poolRaised:
+			look = []PausedPool{p}
 		}
 	}
 }

@@ -122,9 +122,9 @@ type Service struct {
 	mu     sync.Mutex
 	active map[events.RunID]int64 // epoch of the model call that this process makes
 
-	poolMoved  chan struct{} // a look at the queues of the pools is due
-	poolRaised chan struct{} // and at who is paused for one
-	slotMoved  chan struct{} // and at those of concurrency keys
+	poolMoved  chan struct{}   // a look at the queues of the pools is due
+	poolRaised chan PausedPool // and at who is paused for one
+	slotMoved  chan struct{}   // and at those of concurrency keys
 }
 
 // Deps are the adapters of a service.
@@ -152,7 +152,7 @@ func New(cfg Config, d Deps) *Service {
 		cfg: cfg, worker: d.Worker, store: d.Store, bus: d.Bus, heart: d.Heart, defs: d.Defs, model: d.Model, lag: d.Lag,
 		log: d.Log.With("worker", d.Worker), metrics: d.Metrics,
 		slots: NewSlots(cfg.ModelSlots, events.StepKinds()...), gate: newGate(), live: newLiveFeed(d.Live), cache: newStateCache(d.CachedRuns), active: map[events.RunID]int64{},
-		poolMoved: make(chan struct{}, 1), poolRaised: make(chan struct{}, 1), slotMoved: make(chan struct{}, 1),
+		poolMoved: make(chan struct{}, 1), poolRaised: make(chan PausedPool, 64), slotMoved: make(chan struct{}, 1),
 	}
 }
 

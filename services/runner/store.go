@@ -117,8 +117,9 @@ type Store interface {
 	WakeWaits(ctx context.Context, limit int) ([]PoolWait, error)
 	// RaisePool lifts a pool's ceiling to at least to, in its current window.
 	RaisePool(ctx context.Context, namespace string, p Pool, to int64) error
-	// PausedPools lists the shared budgets that runs are paused for.
-	PausedPools(ctx context.Context, limit int) ([]PausedPool, error)
+	// PausedPools lists the shared budgets that runs are paused for, in order, behind
+	// after.
+	PausedPools(ctx context.Context, after PausedPool, limit int) ([]PausedPool, error)
 	// WakePaused takes the first runs that are paused for p and have room in it, at
 	// most limit; one that stays paused is taken again after 5 s. A pool whose
 	// definition is gone has no Budget.
@@ -182,6 +183,7 @@ type Reserved struct {
 	Reason  string
 	Window  string // of the pool
 	Amount  int64  // that found no room
+	Unit    string // of the amount
 	// Until is when the pool's next window begins; zero without one.
 	Until time.Time
 }

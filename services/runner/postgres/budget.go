@@ -88,7 +88,7 @@ func (s *Store) Reserve(ctx context.Context, r runner.Reservation) (runner.Reser
 				return err
 			}
 			refused = refusal{pool: p, at: now, unit: p.Unit(), ceiling: ceiling, used: used + reserved, alerts: slices.Contains(p.Budget.AlertAt, int64(100))}
-			out = runner.Reserved{Refused: p.Name, Full: used+amount > ceiling, Fail: p.Budget.OnExceeded == spec.OnExceededFail, Window: window, Until: p.Budget.Next(now), Amount: amount,
+			out = runner.Reserved{Refused: p.Name, Full: used+amount > ceiling, Fail: p.Budget.OnExceeded == spec.OnExceededFail, Window: window, Until: p.Budget.Next(now), Amount: amount, Unit: p.Unit(),
 				Reason: fmt.Sprintf("pool %s: %d of %d %s used, %d reserved, the next call may need %d", p.Name, used, ceiling, p.Unit(), reserved, amount)}
 			return errRefused
 		}

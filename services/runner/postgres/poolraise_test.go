@@ -37,11 +37,14 @@ func TestWakePaused_InBatchesAndOnlyWhatFits(t *testing.T) {
 		       ('z', 'zoo', 'agent', 'a', 'd', 'paused', 2, '{}', '{}', 'pool:night', now())`)
 	// Each needs 10, the third far more than there will ever be; the first was
 	// paused by a release that kept no note.
-	exec(`INSERT INTO runner.pool_pauses (run_id, namespace, pool, window_start, amount, seq)
-		SELECT to_char(n, 'FM0000'), 'default', 'night', 'all', CASE n WHEN 3 THEN 9223372036854775807 ELSE 10 END, 2 FROM generate_series(2, 500) n`)
-	pools, err := s.PausedPools(t.Context(), 10)
+	exec(`INSERT INTO runner.pool_pauses (run_id, namespace, pool, window_start, amount, unit, seq)
+		SELECT to_char(n, 'FM0000'), 'default', 'night', 'all', CASE n WHEN 3 THEN 9223372036854775807 ELSE 10 END, 'tokens', 2 FROM generate_series(2, 500) n`)
+	pools, err := s.PausedPools(t.Context(), runner.PausedPool{}, 10)
 	if want := []runner.PausedPool{{Namespace: "default", Name: "night"}, {Namespace: "default", Name: "other"}, {Namespace: "zoo", Name: "night"}}; err != nil || !slices.Equal(pools, want) {
 		t.Fatalf("%v (%v), want %v", pools, err, want)
+	}
+	if rest, err := s.PausedPools(t.Context(), pools[0], 1); err != nil || !slices.Equal(rest, pools[1:2]) {
+		t.Errorf("behind the first: %v (%v)", rest, err)
 	}
 	wake := func(p runner.Pool, limit, want int) []runner.PoolPause {
 		t.Helper()
@@ -67,4 +70,7 @@ func TestWakePaused_InBatchesAndOnlyWhatFits(t *testing.T) {
 	}
 	exec(`UPDATE runner.runs SET status = 'running', paused_for = '' WHERE run_id < '0400'`)
 	wake(budget(t, "limit: 1, onExceeded: alert"), 1000, 101)
+	// In another unit nobody knows what they need: as many try as there is room for.
+	exec(`UPDATE runner.pool_pauses SET woken_at = NULL`)
+	wake(budget(t, "unit: modelCalls, limit: 4"), 100, 4)
 }

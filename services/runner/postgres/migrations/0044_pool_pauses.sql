@@ -9,6 +9,7 @@ CREATE TABLE runner.pool_pauses (
     pool         text NOT NULL,
     window_start text NOT NULL, -- that refused
     amount       bigint NOT NULL,
+    unit         text NOT NULL, -- of the amount
     seq          bigint NOT NULL, -- of the run, when it paused
     woken_at     timestamptz,
     wakes        int NOT NULL DEFAULT 0
