@@ -67,7 +67,7 @@ var rules = map[string]rule{
 	"internal/natsdev":     {may: plus(kit, "internal/dirlock"), libs: []string{natsClient, natsServer}},
 	"internal/pgdev":       {may: plus(kit, "internal/dirlock", "internal/watchdog")},
 	"internal/pgtest":      {may: plus(kit, "internal/pg", "internal/pgdev"), libs: []string{pgx}},
-	"internal/bustest":     {may: plus(kit, "internal/bus", "internal/natsdev")},
+	"internal/bustest":     {may: plus(kit, "internal/bus", "internal/natsdev"), libs: []string{natsClient, natsServer}},
 	"internal/archtest":    {},
 	"internal/scriptmodel": {may: plus(kit, "pkg/")},
 	// The demo is a program of its own: it sees the product from outside.

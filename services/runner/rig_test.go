@@ -198,7 +198,8 @@ func asks(calls ...runner.ModelCall) runner.Answer {
 type rig struct {
 	t    *testing.T
 	db   *pgtest.DB
-	nats *bustest.Server
+	nats *bustest.Server // nil on a cluster
+	link func(testing.TB) *bus.Bus
 	bus  *bus.Bus
 	defs *definitions
 	sql  *pgxpool.Pool
@@ -222,8 +223,17 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	t.Parallel()
-	db, nats := pgtest.New(t), bustest.NewServer(t)
-	r := &rig{t: t, db: db, nats: nats, bus: nats.Connect(t), defs: newDefinitions(t, documents), sql: db.Pool, metrics: telemetry.Discard()}
+	nats := bustest.NewServer(t)
+	r := newRigOn(t, nats.Connect)
+	r.nats = nats
+	return r
+}
+
+// newRigOn is a rig on a JetStream to which link connects.
+func newRigOn(t *testing.T, link func(testing.TB) *bus.Bus) *rig {
+	t.Helper()
+	db := pgtest.New(t)
+	r := &rig{t: t, db: db, link: link, bus: link(t), defs: newDefinitions(t, documents), sql: db.Pool, metrics: telemetry.Discard()}
 	t.Cleanup(r.checkJournals)
 	return r
 }
@@ -261,7 +271,7 @@ func (r *rig) worker(m runner.Model, opts ...option) *worker {
 	w.stopBeat = cancel
 	var background sync.WaitGroup
 	background.Go(func() { _ = w.beat.Run(ctx) })
-	link := r.nats.Connect(r.t)
+	link := r.link(r.t)
 	store := postgres.New(r.db.Open(r.t, "holdfast_runner"))
 	if r.reader > 0 {
 		store.ReadAs(r.reader)
@@ -343,9 +353,17 @@ func (r *rig) publish(subject, id, typ string, body any, nudge ...string) {
 	for _, n := range nudge {
 		m.MsgID += n
 	}
-	// A service that the test plays may be at it when the test is over.
-	if err := r.bus.Publish(r.t.Context(), m); err != nil && r.t.Context().Err() == nil {
-		r.t.Fatal(err)
+	// A service that the test plays may be at it when the test is over, and tries again
+	// while a cluster has no leader.
+	for deadline := time.Now().Add(20 * time.Second); r.t.Context().Err() == nil; {
+		err := r.bus.Publish(r.t.Context(), m)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Error(err)
+			return
+		}
 	}
 }
 
@@ -362,7 +380,7 @@ func (r *rig) command(id events.RunID, what string, c events.Command) {
 func receive[T any](r *rig, stream, durable string, react func(T)) *box[T] {
 	r.t.Helper()
 	b := &box[T]{}
-	k, err := r.nats.Connect(r.t).Consume(r.t.Context(), bus.Consumption{Stream: stream, Durable: durable, Workers: 8, Handle: func(_ context.Context, m events.Received) error {
+	k, err := r.link(r.t).Consume(r.t.Context(), bus.Consumption{Stream: stream, Durable: durable, Workers: 8, Handle: func(_ context.Context, m events.Received) error {
 		var body T
 		if err := events.Decode(m.Message, &body); err != nil {
 			return err
