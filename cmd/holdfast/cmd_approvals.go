@@ -19,6 +19,7 @@ type ApprovalsCmd struct {
 	List    ApprovalsListCmd    `cmd:"" help:"List approval requests; those that wait, unless told otherwise."`
 	Show    ApprovalsShowCmd    `cmd:"" help:"Show exactly what would happen."`
 	Approve ApprovalsApproveCmd `cmd:"" help:"Say yes: the call runs once, while the yes is valid."`
+	Edit    ApprovalsEditCmd    `cmd:"" help:"Say yes to other arguments: shown first, confirmed by its digest."`
 	Reject  ApprovalsRejectCmd  `cmd:"" help:"Say no: the agent reads the reason."`
 	Decide  ApprovalsDecideCmd  `cmd:"" help:"Decide many at once: ids, a group, or all that waits."`
 	Audit   ApprovalsAuditCmd   `cmd:"" help:"Print what happened to requests, or verify that nobody changed it."`
@@ -150,10 +151,14 @@ func showApproval(w io.Writer, a client.Approval) error {
 	if !a.UnusedAt.IsZero() {
 		unused = fmt.Sprintf("the decision was not used: %s (%s)", a.UnusedReason, stamp(a.UnusedAt))
 	}
+	edited, changed := "", ""
+	if a.Edited != nil {
+		edited, changed = pretty(a.Edited.Args), changeLines(a.Edited.Changes)
+	}
 	asked, choices, to, schema := questionOf(a)
 	if err := details(w,
 		"approval", string(a.ApprovalID), "preview", a.Preview, "question", asked, "choices", choices, "asked of", to, "schema", schema, "kind", a.Kind, "state", a.State,
-		"tool", a.Tool, "arguments", pretty(a.Args), "key", a.Key, "digest", string(a.Digest),
+		"tool", a.Tool, "arguments", pretty(a.Args), "changed to", edited, "changed", changed, "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
 		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt),
 		"decided", decided, "comment", a.Comment, "result", pretty(a.Result), "valid until", stamp(a.ValidUntil),

@@ -206,7 +206,7 @@ func (d startDefinitions) schedule(ctx context.Context, v catalog.Version) (trig
 	return trigger.ScheduleOf(v.Namespace, v.Name, v.Digest, s, err), nil
 }
 
-// channelDefinitions reads channels for the approvals service.
+// channelDefinitions reads channels, and versions of tools, for the approvals service.
 type channelDefinitions struct{ catalog *catalog.Catalog }
 
 // channel is what the name of a channel means now.
@@ -235,6 +235,15 @@ func (d channelDefinitions) digests(ctx context.Context) (out []approvals.Digest
 		}
 	}
 	return out, nil
+}
+
+// tool is the version of a tool that a request is about.
+func (d channelDefinitions) tool(ctx context.Context, namespace string, digest events.Digest) (*spec.Tool, error) {
+	t, err := d.catalog.Tool(ctx, namespace, digest)
+	if hopeless(err) {
+		err = fmt.Errorf("%w: %w", approvals.ErrNoTool, err)
+	}
+	return t, err
 }
 
 // hopeless reports whether trying again to read a definition cannot help.

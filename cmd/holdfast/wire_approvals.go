@@ -59,7 +59,8 @@ func (p *process) addApprovals() {
 		svc = approvals.New(approvals.Config{ProposeAfter: p.services.ApprovalsProposeAfter}, approvals.Deps{
 			Inbox: store, Decider: store, Reader: store, Groups: store, Audit: store, Grants: store, Announce: announce, Notifier: notifier, Resends: store,
 			Links: store, Channels: approvals.Channels{Definition: channelDefinitions{catalog.New(pool)}.channel, Clicks: notify.NewSlack(channels)},
-			Log: p.log.With(telemetry.KeyService, "approvals"), Metrics: metrics,
+			Tools: channelDefinitions{catalog.New(pool)}.tool,
+			Log:   p.log.With(telemetry.KeyService, "approvals"), Metrics: metrics,
 		})
 		httpapi.Register(p.door("approvals", pool), svc)
 		return svc, nil

@@ -36,6 +36,7 @@ type Approval struct {
 	Door           string            `json:"door,omitempty"`
 	Comment        string            `json:"comment,omitempty"`
 	Result         json.RawMessage   `json:"result,omitempty"`
+	Edited         *EditedApproval   `json:"edited,omitempty"` // what ran in the place of Args
 	ValidUntil     time.Time         `json:"valid_until,omitzero"`
 	WithdrawReason string            `json:"withdraw_reason,omitempty"`
 	UnusedAt       time.Time         `json:"unused_at,omitzero"`
@@ -77,9 +78,39 @@ type Decision struct {
 	Decision string          `json:"decision"`
 	Comment  string          `json:"comment,omitempty"`
 	Result   json.RawMessage `json:"result,omitempty"` // with "happened" and "answer"
+	// Args are put in the place of the arguments, with "approve"; Digest is then
+	// required and what PreviewEdit said.
+	Args json.RawMessage `json:"args,omitempty"`
 	// Digest is what the person saw. When set, a request that asks about
 	// something else is not decided.
 	Digest events.Digest `json:"digest,omitempty"`
+}
+
+// EditedApproval is what a person made of the arguments of a request.
+type EditedApproval struct {
+	Args    json.RawMessage `json:"args"`
+	Digest  events.Digest   `json:"digest"`
+	Changes []events.Change `json:"changes"`
+}
+
+// ApprovalEdit says what other arguments would come to. Digest confirms them; it
+// is empty when there are Problems.
+type ApprovalEdit struct {
+	EditedApproval
+	Problems []struct {
+		Path    string `json:"path"`
+		Message string `json:"message"`
+	} `json:"problems,omitempty"`
+}
+
+// PreviewEdit says what args in the place of an approval's would change. It
+// changes nothing.
+func (c *Client) PreviewEdit(ctx context.Context, id events.ApprovalID, args json.RawMessage) (ApprovalEdit, error) {
+	var out ApprovalEdit
+	_, err := c.do(ctx, call{
+		method: http.MethodPost, path: "/v1/approvals/" + url.PathEscape(string(id)) + "/edit", body: map[string]json.RawMessage{"args": args}, idempotent: true,
+	}, &out)
+	return out, err
 }
 
 // Decide decides an approval. The same decision again returns the stored one;

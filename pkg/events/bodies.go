@@ -330,6 +330,20 @@ type ApprovalDecision struct {
 	Result     json.RawMessage `json:"result,omitempty"` // with Happened and Answered
 	DecidedAt  time.Time       `json:"decided_at"`
 	ValidUntil time.Time       `json:"valid_until"`
+	// Args are what a person put in the place of the arguments that were asked
+	// about, canonical, with Approve; Digest is then what these are bound to.
+	Args json.RawMessage `json:"args,omitempty"`
+	// Told is what the model reads of that before the call's result; in the row of
+	// the run only.
+	Told string `json:"told,omitempty"`
+}
+
+// Reader is the oldest reader that makes the call as the person changed it.
+func (d ApprovalDecision) Reader() int {
+	if d.Args != nil {
+		return 3
+	}
+	return 0
 }
 
 // WithdrawApproval closes a request that nobody needs any more.

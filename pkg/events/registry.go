@@ -72,7 +72,7 @@ func Facts() []FactKind {
 		{Kind: FactModelAnswered, Doc: "The model answered, and each tool call of the answer was given a route.", New: body[ModelAnswered]},
 		{Kind: FactModelFailed, Doc: "A model call gave no answer.", New: body[ModelFailed]},
 		{Kind: FactToolCompleted, Doc: "A tool call is finished, in doubt or settled.", New: body[ToolCompleted]},
-		{Kind: FactApprovalDecided, Doc: "A question to a person has ended.", New: body[ApprovalDecision]},
+		{Kind: FactApprovalDecided, Doc: "A question to a person has ended; with args, the call is made as the person changed it.", New: body[ApprovalDecision]},
 		{Kind: FactChildrenStarted, Doc: "A window of child runs was started for one step of a flow.", New: body[ChildrenStarted]},
 		{Kind: FactChildCompleted, Doc: "A child run has ended.", New: body[ChildCompleted]},
 		{Kind: FactItemsStarted, Doc: "Items of a flow step began: calls, questions or sleeps, or of any step items that failed before.", New: body[ItemsStarted]},

@@ -133,6 +133,9 @@ func TellEnded(r Request) Message {
 	m := TellAsked(r)
 	m.Ask, m.Hint = nil, ""
 	m.Facts = append([]Shown{{"result", EndedText(r)}}, m.Facts...)
+	if changed := changesText(r.Changes()); changed != "" {
+		m.Facts = append(m.Facts, Shown{"changed", Visible(changed, maxShown)})
+	}
 	if r.Comment != "" {
 		m.Facts = append(m.Facts, Shown{"comment", Visible(r.Comment, maxShown)})
 	}
@@ -150,6 +153,9 @@ func EndedText(r Request) string {
 		return "withdrawn at " + stamp(r.DecidedAt) + ": " + Visible(r.WithdrawReason, 300)
 	}
 	said := fmt.Sprintf("%s by %s at %s through %s", strings.ReplaceAll(r.State, "_", " "), r.DecidedBy, stamp(r.DecidedAt), r.Door)
+	if r.Edit != nil {
+		said += ", with other arguments"
+	}
 	if r.UnusedReason != "" {
 		said += "; the run no longer needed it"
 	}

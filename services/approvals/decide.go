@@ -26,9 +26,14 @@ type Attempt struct {
 	Decision  string // Approve, Reject, Happened, NotHappened, GiveUp or Answered of pkg/events
 	Comment   string
 	Result    json.RawMessage // what the call returned, with Happened; the answer, with Answered
+	Args      json.RawMessage // with Approve: in the place of those that were asked about; nil: as asked
 	Digest    events.Digest   // what the person saw; empty when the door did not show one
 	By        string
 	Door      string
+
+	// Of Args, by Service.Decide.
+	Edit  *Edit
+	Unfit string // why the tool would not take them
 }
 
 // Outcome is what became of an attempt. It is stored with the attempt.
@@ -92,6 +97,13 @@ func (a Attempt) Check() error {
 			}
 		}
 	}
+	switch {
+	case a.Args == nil:
+	case a.Decision != events.Approve:
+		bad("other arguments belong to the decision approve only")
+	case len(a.Args) > events.EditBytes:
+		bad("args have %d bytes, at most %d are sent", len(a.Args), events.EditBytes)
+	}
 	if a.Decision == events.Answered && a.Result == nil {
 		bad("an answer needs a result: the answer itself, as JSON")
 	}
@@ -131,7 +143,11 @@ func Judge(r Request, a Attempt, now time.Time) Outcome {
 	if !Answers(r.Kind, a.Decision) {
 		return WrongKind
 	}
-	if a.Digest != "" && a.Digest != r.Digest {
+	asked := r.Digest
+	if a.Edit != nil {
+		asked = a.Edit.Digest
+	}
+	if a.Digest != "" && a.Digest != asked && a.Unfit == "" {
 		return Mismatch
 	}
 	switch r.State {
@@ -139,7 +155,7 @@ func Judge(r Request, a Attempt, now time.Time) Outcome {
 		if !now.Before(r.ExpiresAt) {
 			return TooLate
 		}
-		if unfit(r.Question, a.Result) != "" {
+		if a.Unfit != "" || unfit(r.Question, a.Result) != "" {
 			return Unfit
 		}
 		return Decided
@@ -149,6 +165,9 @@ func Judge(r Request, a Attempt, now time.Time) Outcome {
 		return Gone
 	case a.Decision:
 		if a.Result != nil && !sameJSON(a.Result, r.Result) {
+			return Lost
+		}
+		if !sameEdit(r, a) {
 			return Lost
 		}
 		return Repeated

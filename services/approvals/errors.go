@@ -30,6 +30,9 @@ func (c *Conflict) Error() string {
 	case Lost:
 		said := fmt.Sprintf("approval %s was already decided: %s by %s at %s through %s",
 			r.ID, r.Decision, r.DecidedBy, stamp(r.DecidedAt), r.Door)
+		if r.Edit != nil {
+			said += " with other arguments"
+		}
 		if r.UnusedReason != "" {
 			return said + "; the run no longer needs it (" + r.UnusedReason + ")"
 		}

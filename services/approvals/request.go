@@ -47,6 +47,7 @@ type Request struct {
 	Door      string // "api"
 	Comment   string
 	Result    json.RawMessage // with events.Happened and events.Answered
+	Edit      *Edit           // what a person made of the arguments; nil: the call was approved as asked
 
 	CreatedAt  time.Time
 	ExpiresAt  time.Time

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 // Config of the service. The zero value is usable.
@@ -38,8 +39,11 @@ type Deps struct {
 	Resends  Resender
 	Links    Links    // nil: there are none
 	Channels Channels // empty: nobody decides in channels
-	Log      *slog.Logger
-	Metrics  *Metrics // nil: nothing is counted
+	// Tools reads the version of a tool that a request is about; ErrNoTool. Nil:
+	// no arguments can be changed.
+	Tools   func(ctx context.Context, namespace string, digest events.Digest) (*spec.Tool, error)
+	Log     *slog.Logger
+	Metrics *Metrics // nil: nothing is counted
 }
 
 // Service takes questions from the runner and decisions from people. Its
@@ -61,6 +65,7 @@ type Service struct {
 	resends  Resender
 	links    Links
 	channels Channels
+	tools    func(ctx context.Context, namespace string, digest events.Digest) (*spec.Tool, error)
 	replies  chan func(context.Context)
 	log      *slog.Logger
 	metrics  *Metrics
@@ -76,6 +81,7 @@ func New(c Config, d Deps) *Service {
 	return &Service{
 		sweepEvery: c.SweepEvery, proposeAfter: c.ProposeAfter, inbox: d.Inbox, decider: d.Decider, reader: d.Reader, groups: d.Groups, audit: d.Audit, grants: d.Grants,
 		announce: d.Announce, notifier: d.Notifier, resends: d.Resends, links: d.Links, channels: d.Channels, replies: make(chan func(context.Context), 256), log: d.Log, metrics: d.Metrics,
+		tools: d.Tools,
 	}
 }
 
@@ -88,6 +94,9 @@ func (s *Service) Decide(ctx context.Context, a Attempt) (r Request, repeated bo
 		a.Decision = d
 	}
 	if err := a.Check(); err != nil {
+		return Request{}, false, err
+	}
+	if err := s.edit(ctx, &a); err != nil {
 		return Request{}, false, err
 	}
 	r, outcome, err := s.decider.Decide(ctx, a)
@@ -109,7 +118,7 @@ func (s *Service) Decide(ctx context.Context, a Attempt) (r Request, repeated bo
 	}
 	c := &Conflict{Outcome: outcome, Request: r}
 	if outcome == Unfit {
-		c.Detail = unfit(r.Question, a.Result)
+		c.Detail = cmp.Or(a.Unfit, unfit(r.Question, a.Result))
 	}
 	return r, false, c
 }

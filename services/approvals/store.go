@@ -105,11 +105,15 @@ type Announcer interface {
 // the same logical id; msgID differs, because the stream drops a message id
 // that it remembers.
 func Announcement(r Request, msgID string) events.Message {
-	body, err := events.Marshal(events.ApprovalDecision{
+	decision := events.ApprovalDecision{
 		ApprovalID: r.ID, Kind: r.Kind, RunID: r.RunID, CallID: r.CallID,
-		Decision: r.Decision, Digest: r.Digest, By: r.DecidedBy, Comment: r.Comment, Result: r.Result,
+		Decision: r.Decision, Digest: r.Bound(), By: r.DecidedBy, Comment: r.Comment, Result: r.Result,
 		DecidedAt: r.DecidedAt, ValidUntil: r.ValidUntil,
-	})
+	}
+	if r.Edit != nil {
+		decision.Args = r.Edit.Args
+	}
+	body, err := events.Marshal(decision)
 	if err != nil {
 		panic("approvals: encode decision: " + err.Error()) // Result was checked to be JSON
 	}

@@ -195,6 +195,8 @@ func (s *State) gate(plan *Plan, asked *events.AskedCall, facts json.RawMessage)
 		needed = false // nothing is begun
 	case s.Guarded && changes(plan.Tools[asked.Tool]):
 		needed, policy, asked.Rule = true, events.RuleFork, events.RuleFork
+	case s.changedBefore(*asked) != nil: // no condition lets it pass unseen
+		needed = true
 	}
 	if needed {
 		asked.Route = events.RouteAsk

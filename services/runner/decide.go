@@ -136,7 +136,7 @@ func Decide(s *State, plan *Plan, in Input, worker string, now time.Time) (Decis
 	case in.Tool != nil:
 		err = d.tool(*in.Tool)
 	case in.Decided != nil:
-		err = d.decided(*in.Decided)
+		err = d.decided(plan, *in.Decided)
 	case in.Child != nil && s.Items[in.Child.Item] == nil && s.wasItem(in.Child.Item):
 		err = d.late(in)
 	case in.Child != nil && s.Items[in.Child.Item] == nil:
@@ -205,7 +205,7 @@ func (d *decision) answeredAfter(c *Call) bool {
 	return c.Turn < len(d.state.Turns)-1 || c.Turn < d.state.cut()
 }
 
-func (d *decision) decided(a events.ApprovalDecision) error {
+func (d *decision) decided(plan *Plan, a events.ApprovalDecision) error {
 	c, ok := d.state.call(a.CallID)
 	if !ok {
 		return fmt.Errorf("approval %s: %w", a.ApprovalID, errStranger)
@@ -214,7 +214,11 @@ func (d *decision) decided(a events.ApprovalDecision) error {
 	if !open {
 		return d.late(Input{Type: events.TypeApprovalDecided, Original: a})
 	}
-	if a.Kind == events.ApprovalAction && a.Decision == events.Approve && a.Digest != c.Bind {
+	a.Told = ""
+	if a.Args != nil && a.Kind == events.ApprovalAction && a.Decision == events.Approve {
+		a = d.state.edited(plan, c, a)
+	}
+	if a.Args == nil && a.Kind == events.ApprovalAction && a.Decision == events.Approve && a.Digest != c.Bind {
 		// Not what was asked about. It is recorded and nothing runs.
 		a.Decision, a.Comment = events.Reject, "the approval was bound to another call"
 	}

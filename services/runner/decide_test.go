@@ -159,6 +159,10 @@ func (w *world) answerLater(m events.Message) {
 			choices = []string{events.Answered, events.Expired}
 		}
 		d := events.ApprovalDecision{ApprovalID: a.ApprovalID, Kind: a.Kind, RunID: a.RunID, CallID: a.CallID, Digest: a.Digest, By: "p", Decision: rapid.SampledFrom(choices).Draw(w.t, "decision")}
+		if a.Kind == events.ApprovalAction && d.Decision == events.Approve && rapid.Bool().Draw(w.t, "edited") {
+			d.Args = json.RawMessage(`{"a":7}`)
+			d.Digest = events.BindDigest(a.Tool, a.ToolDigest, events.DigestOf(d.Args), "always")
+		}
 		w.inbox = append(w.inbox, Input{Cause: "decision:" + string(a.ApprovalID), Type: m.Type, Decided: &d, Original: &d})
 	}
 }

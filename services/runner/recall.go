@@ -40,6 +40,9 @@ func (p Past) effects(plan *Plan) []events.PastEffect {
 		case events.FactApprovalDecided:
 			if a, ok := read[events.ApprovalDecision](f); ok && a.Kind == events.ApprovalAction && a.Decision == events.Approve {
 				sent[a.CallID] = true
+				if e := known[a.CallID]; e != nil && a.Args != nil {
+					e.ArgsDigest = events.DigestOf(a.Args)
+				}
 			}
 		case events.FactToolCompleted:
 			t, ok := read[events.ToolCompleted](f)

@@ -66,6 +66,7 @@ type State struct {
 	Guarded    bool              // every write needs a yes: what it goes on from was edited, or may be
 	Raised     map[string]int64  // ceilings lifted by command, by the names in ceilings.go
 	Signals    []events.Signal   // kept until a call takes them, the oldest first
+	Edits      []Edit            // calls that a person changed; never written, only replaced
 	PlanItems  []events.PlanItem
 	NamedFacts map[string]json.RawMessage // canonical; like PlanItems never written, only replaced
 
@@ -440,6 +441,7 @@ func (s *State) decided(seq int64, d events.ApprovalDecision) error {
 	}
 	if d.Decision == events.Approve {
 		c.State, c.Approved = callSent, &d
+		s.change(c, d)
 		if c.Builtin != "" {
 			c.State = callHere
 		}

@@ -91,6 +91,9 @@ func (c *Call) result() Result {
 	default:
 		r.Text = c.Done.Status
 	}
+	if c.Approved != nil && c.Approved.Told != "" {
+		r.Text = c.Approved.Told + "\n\n" + r.Text
+	}
 	return r
 }
 

@@ -1,6 +1,7 @@
 package tools_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -78,6 +79,37 @@ func TestApproval_OnlyAValidYesActs(t *testing.T) {
 		w.wantEffects(c, want)
 	}
 	w.idle()
+}
+
+// A person may make of a call one that no rule would ask about: it is still held to
+// the yes, and to the arguments that were confirmed.
+func TestCaseE05_AnEditedCallIsHeldToItsYes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	c := w.call("pay", `{"amount":500}`)
+	w.approve(&c, "approved", time.Hour, nil) // to 500, which now is 50
+	edited := c
+	edited.Args, edited.ArgsDigest = json.RawMessage(`{"amount":50}`), events.DigestOf([]byte(`{"amount":50}`))
+	w.send(edited, "")
+	if a := w.answer(c.CallID, events.CallFailed); a.Error == nil || a.Error.Code != "approval_mismatch" {
+		t.Errorf("a call that is not what was confirmed: %+v", a)
+	}
+	w.wantEffects(edited, 0)
+
+	c = w.call("pay", `{"amount":50}`)
+	c.Approval = &events.Approved{ID: events.NewApprovalID(c.CallID, "a", 2), By: "mallory", ValidUntil: time.Now().Add(time.Hour)}
+	w.send(c, "")
+	if a := w.answer(c.CallID, events.CallFailed); a.Error == nil || a.Error.Code != "approval_missing" {
+		t.Errorf("a call with a yes that nobody gave: %+v", a)
+	}
+	w.wantEffects(c, 0)
+
+	c = w.call("pay", `{"amount":50,"order":1234567890123456789}`)
+	w.approve(&c, "approved", time.Hour, nil)
+	w.send(c, "")
+	w.answer(c.CallID, events.CallSucceeded)
+	w.wantEffects(c, 1)
 }
 
 // A yes that runs out between two attempts ends the waiting: nothing was done.

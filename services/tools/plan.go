@@ -108,7 +108,7 @@ func MakePlan(t *spec.Tool, c events.CallTool, run json.RawMessage) Plan {
 	if c.Rule == events.RuleFork {
 		gated, policy = true, events.RuleFork
 	}
-	if gated {
+	if gated || c.Approval != nil { // who brings a yes is held to it, also when a person made of the call one that needs none
 		p.Gated = true
 		p.Bind = events.BindDigest(c.Tool, c.ToolDigest, c.ArgsDigest, policy)
 	}

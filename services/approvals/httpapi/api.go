@@ -44,6 +44,7 @@ func Register(d *door.Door, s *approvals.Service) {
 	registerMany(d, a)
 	registerAudit(d, a)
 	registerGrants(d, a)
+	registerEdits(d, a)
 	registerResend(d, a)
 	registerSlack(d, a)
 	registerLinks(d, a)
@@ -139,6 +140,7 @@ type decideInput struct {
 		Decision string          `json:"decision" doc:"approve or reject for an action; happened, not_happened or give_up for a doubt; answer for a question"`
 		Comment  string          `json:"comment,omitempty" doc:"at most 4,000 characters; the model reads the reason of a rejection"`
 		Result   json.RawMessage `json:"result,omitempty" doc:"with happened: what the call returned; with answer: the answer, any JSON of at most 64 KiB that the question allows"`
+		Args     json.RawMessage `json:"args,omitempty" doc:"with approve: arguments in the place of those that were asked about; digest must be the one that POST /v1/approvals/{id}/edit said for them"`
 		Digest   string          `json:"digest,omitempty" doc:"the digest that was shown; a request that asks about something else is not decided"`
 	}
 }
@@ -159,7 +161,7 @@ func (a api) decide(ctx context.Context, in *decideInput) (*decideOutput, error)
 		in.Body.Result = nil
 	}
 	x := attemptOf(who)
-	x.ID, x.Decision, x.Comment, x.Result, x.Digest = events.ApprovalID(in.ID), in.Body.Decision, in.Body.Comment, in.Body.Result, events.Digest(in.Body.Digest)
+	x.ID, x.Decision, x.Comment, x.Result, x.Args, x.Digest = events.ApprovalID(in.ID), in.Body.Decision, in.Body.Comment, in.Body.Result, in.Body.Args, events.Digest(in.Body.Digest)
 	r, repeated, err := a.service.Decide(ctx, x)
 	if err != nil {
 		if p := door.From(problem(in.ID, err)); p.Status == http.StatusServiceUnavailable {

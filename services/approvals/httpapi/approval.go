@@ -34,6 +34,7 @@ type Approval struct {
 	Door           string            `json:"door,omitempty" doc:"through which door it was decided"`
 	Comment        string            `json:"comment,omitempty"`
 	Result         json.RawMessage   `json:"result,omitempty"`
+	Edited         *Edited           `json:"edited,omitempty" doc:"what the person made of the arguments; that ran, and not args"`
 	ValidUntil     time.Time         `json:"valid_until,omitzero" doc:"a yes that the tools service has not begun to use by then is void"`
 	WithdrawReason string            `json:"withdraw_reason,omitempty"`
 	UnusedAt       time.Time         `json:"unused_at,omitzero" doc:"the decision came, but the run no longer needed it"`
@@ -58,7 +59,7 @@ func question(q *events.Question) *Question {
 }
 
 func show(r approvals.Request) Approval {
-	return Approval{
+	out := Approval{
 		ApprovalID: string(r.ID), Namespace: r.Namespace, Kind: r.Kind, State: r.State, Summary: r.Summary, Preview: r.Preview,
 		RunID: string(r.RunID), CallID: string(r.CallID), Agent: r.Agent, Tool: r.Tool, ToolDigest: string(r.ToolDigest),
 		Args: r.Args, Digest: string(r.Digest), Epoch: r.Epoch, Key: r.Key, Labels: r.Labels, Question: question(r.Question),
@@ -67,4 +68,8 @@ func show(r approvals.Request) Approval {
 		WithdrawReason: r.WithdrawReason, UnusedAt: r.UnusedAt, UnusedReason: r.UnusedReason,
 		AnnouncedAt: r.AnnouncedAt, LandedAt: r.LandedAt,
 	}
+	if r.Edit != nil {
+		out.Edited = &Edited{Args: r.Edit.Args, Digest: string(r.Edit.Digest), Changes: changes(r.Changes())}
+	}
+	return out
 }

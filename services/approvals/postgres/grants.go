@@ -183,7 +183,7 @@ func (s *Store) openGranted(ctx context.Context, grants []approvals.Grant, amoun
 
 func (s *Store) useGrant(ctx context.Context, tx pgx.Tx, r *approvals.Request, g approvals.Grant, amount string, detail map[string]any) error {
 	a := g.Attempt(*r)
-	won, err := one(tx.Query(ctx, decideSQL, a.ID, a.Decision, a.By, a.Door, a.Comment, nil))
+	won, err := one(tx.Query(ctx, decideSQL, a.ID, a.Decision, a.By, a.Door, a.Comment, nil, nil, nil))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errLate
 	}
@@ -197,7 +197,7 @@ func (s *Store) useGrant(ctx context.Context, tx pgx.Tx, r *approvals.Request, g
 	if _, err := tx.Exec(ctx, hushSQL, string(a.ID)); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, attemptSQL, a.ID, a.Namespace, &won.DecidedAt, a.By, a.Door, a.Decision, a.Comment, nil, string(approvals.Decided)); err != nil {
+	if _, err := tx.Exec(ctx, attemptSQL, a.ID, a.Namespace, &won.DecidedAt, a.By, a.Door, a.Decision, a.Comment, nil, string(approvals.Decided), nil); err != nil {
 		return err
 	}
 	return audit(ctx, tx, approvals.AuditEntry{Namespace: r.Namespace, Kind: approvals.AuditGrantUsed, ApprovalID: r.ID, RunID: r.RunID, Actor: a.By, Door: a.Door, Detail: detail})

@@ -14,7 +14,7 @@ import (
 const columns = `approval_id, namespace, kind, run_id, call_id, agent, tool, tool_digest, args::text, digest,
 	epoch, key, summary, labels::text, state, decided_by, door, comment, result::text,
 	created_at, expires_at, decided_at, valid_until, withdraw_reason, unused_at, unused_reason,
-	announced_at, announce_count, landed_at, question::text, channel, preview`
+	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text`
 
 // row is one asked request as the database has it.
 type row struct {
@@ -35,6 +35,7 @@ type row struct {
 	Question                                   *string
 	Channel                                    string
 	Preview                                    string
+	AskedDigest, EditedArgs                    *string
 }
 
 func (r row) request() (approvals.Request, error) {
@@ -52,6 +53,10 @@ func (r row) request() (approvals.Request, error) {
 	}
 	if r.State != approvals.StatePending {
 		out.Decision = r.State
+	}
+	if r.EditedArgs != nil && r.AskedDigest != nil {
+		out.Edit = &approvals.Edit{Args: json.RawMessage(*r.EditedArgs), Digest: out.Digest}
+		out.Digest = events.Digest(*r.AskedDigest)
 	}
 	if r.Result != nil {
 		out.Result = json.RawMessage(*r.Result)

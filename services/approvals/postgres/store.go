@@ -150,14 +150,15 @@ const decideSQL = `
 WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now)
 UPDATE approvals.requests r SET
 	state = $2::text, decided_by = $3::text, door = $4::text, comment = $5::text, result = $6::text::json,
-	decided_at = t.now, valid_until = t.now + r.valid_for, next_announce_at = t.now
+	decided_at = t.now, valid_until = t.now + r.valid_for, next_announce_at = t.now,
+	digest = COALESCE($7::text, r.digest), asked_digest = CASE WHEN $7::text IS NOT NULL THEN r.digest END, edited_args = $8::text::json
 FROM t
 WHERE approval_id = $1 AND state = 'pending' AND expires_at > t.now
 RETURNING ` + columns
 
 const attemptSQL = `
-INSERT INTO approvals.decisions (approval_id, namespace, at, principal, door, decision, comment, result, outcome)
-VALUES ($1, $2, COALESCE($3, clock_timestamp()), $4, $5, $6, $7, $8::text::json, $9)`
+INSERT INTO approvals.decisions (approval_id, namespace, at, principal, door, decision, comment, result, outcome, args)
+VALUES ($1, $2, COALESCE($3, clock_timestamp()), $4, $5, $6, $7, $8::text::json, $9, $10::text::json)`
 
 // Decide implements approvals.Decider.
 func (s *Store) Decide(ctx context.Context, a approvals.Attempt) (r approvals.Request, outcome approvals.Outcome, err error) {
@@ -177,10 +178,14 @@ func (s *Store) Decide(ctx context.Context, a approvals.Attempt) (r approvals.Re
 		if a.Result != nil {
 			result = new(string(a.Result))
 		}
+		var digest, args *string
+		if a.Edit != nil {
+			digest, args = new(string(a.Edit.Digest)), new(string(a.Edit.Args))
+		}
 		outcome = approvals.Judge(r, a, now)
 		var at *time.Time
 		if outcome == approvals.Decided {
-			won, err := one(tx.Query(ctx, decideSQL, a.ID, a.Decision, a.By, a.Door, a.Comment, result))
+			won, err := one(tx.Query(ctx, decideSQL, a.ID, a.Decision, a.By, a.Door, a.Comment, result, digest, args))
 			switch {
 			case err == nil:
 				r, at = won, &won.DecidedAt
@@ -190,7 +195,7 @@ func (s *Store) Decide(ctx context.Context, a approvals.Attempt) (r approvals.Re
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, attemptSQL, a.ID, a.Namespace, at, a.By, a.Door, a.Decision, a.Comment, result, string(outcome))
+		_, err = tx.Exec(ctx, attemptSQL, a.ID, a.Namespace, at, a.By, a.Door, a.Decision, a.Comment, result, string(outcome), args)
 		return err
 	})
 	if err != nil {

@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// Change is one place that an edit changes.
+type Change struct {
+	Path string          `json:"path" doc:"such as $.lines[3].amount"`
+	From json.RawMessage `json:"from,omitempty" doc:"absent: it was not there"`
+	To   json.RawMessage `json:"to,omitempty" doc:"absent: it is taken out"`
+}
+
+// Edited is what a person made of a request's arguments.
+type Edited struct {
+	Args    json.RawMessage `json:"args"`
+	Digest  string          `json:"digest" doc:"what the yes is bound to"`
+	Changes []Change        `json:"changes"`
+}
+
+func changes(all []events.Change) []Change {
+	out := make([]Change, 0, len(all))
+	for _, c := range all {
+		out = append(out, Change(c))
+	}
+	return out
+}
+
+func registerEdits(d *door.Door, a api) {
+	door.Register(d, huma.Operation{
+		Method: http.MethodPost, Path: "/v1/approvals/{id}/edit", Tags: []string{"approvals"}, OperationID: "preview-approval-edit",
+		Summary: "Show what other arguments would change; nothing is decided",
+		Description: "Send the digest of the answer with the decision approve and the same args: what was shown is then what runs. " +
+			"Arguments that the tool would not take have problems and no digest. The tool itself cannot be changed.",
+		Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+	}, authn.Approver, a.edit)
+}
+
+type editInput struct {
+	ID   string `path:"id"`
+	Body struct {
+		Args json.RawMessage `json:"args" doc:"all of the arguments, as the tool is to get them; at most 64 KiB"`
+	}
+}
+
+type editOutput struct {
+	Body struct {
+		Args     json.RawMessage `json:"args,omitempty" doc:"in canonical form"`
+		Digest   string          `json:"digest,omitempty" doc:"confirms exactly these; absent with problems"`
+		Changes  []Change        `json:"changes" doc:"empty: they are those that were asked about"`
+		Problems []problemAt     `json:"problems,omitempty" doc:"why the tool would not take them"`
+	}
+}
+
+type problemAt struct {
+	Path    string `json:"path"`
+	Message string `json:"message"`
+}
+
+func (a api) edit(ctx context.Context, in *editInput) (*editOutput, error) {
+	who, _ := authn.FromContext(ctx)
+	if !events.ValidToken(in.ID) {
+		return nil, notFound(in.ID)
+	}
+	_, p, err := a.service.Preview(ctx, who.Namespace, events.ApprovalID(in.ID), in.Body.Args)
+	if err != nil {
+		return nil, problem(in.ID, err)
+	}
+	out := &editOutput{}
+	out.Body.Args, out.Body.Digest, out.Body.Changes = p.Args, string(p.Digest), changes(p.Changes)
+	for _, v := range p.Problems {
+		out.Body.Problems = append(out.Body.Problems, problemAt{v.Path, v.Message})
+	}
+	return out, nil
+}
