@@ -134,9 +134,10 @@ func (s *Service) noRoom(ctx context.Context, l Loaded, plan *Plan, m events.Rec
 }
 
 // raisePool lifts a shared pool before the command is recorded; doing it again
-// changes nothing.
+// changes nothing. One that is recorded has lifted it, and may come again behind a
+// lower limit.
 func (s *Service) raisePool(ctx context.Context, st *State, plan *Plan, in Input) error {
-	if in.Command == nil || in.What != events.RunRaiseBudget {
+	if in.Command == nil || in.What != events.RunRaiseBudget || st.Causes.has(in.Cause) {
 		return nil
 	}
 	name, shared := sharedPool(in.Command.Budget)

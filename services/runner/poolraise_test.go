@@ -92,6 +92,22 @@ func TestPoolRaise_TheNewestDefinitionWins(t *testing.T) {
 	if m.count(ids[0]) != 0 {
 		t.Errorf("%d model calls under the lower limit", m.count(ids[0]))
 	}
+	// A raise that comes again behind a lower limit lifts nothing.
+	raise := events.Command{ID: "raise", RunID: ids[1], Budget: "pool:night", To: 12, Principal: "op"}
+	ceiling := func() int64 { c, _, _ := r.pool(); return c }
+	send := func(nudge string) {
+		r.publish(events.RunSubject(ids[1], events.RunRaiseBudget), "command:raise", events.TypeCommandRun, raise, nudge)
+	}
+	send("")
+	r.eventually("the ceiling is raised", func() bool { return ceiling() == 12 }, func() string { return fmt.Sprint(ceiling()) })
+	r.defs.apply(t, nightly("limit: 11"))
+	ids = append(ids, r.start(events.KindAgent, "saver", `{}`)) // whose call follows the definition
+	r.eventually("it is lowered", func() bool { return ceiling() == 11 }, func() string { return fmt.Sprint(ceiling()) })
+	send(":again")
+	r.drained()
+	if c := ceiling(); c != 11 {
+		t.Errorf("the ceiling is %d after the raise came again, want the 11 of the definition", c)
+	}
 	r.defs.apply(t, nightly("limit: 10, onExceeded: alert"))
 	for _, id := range ids {
 		r.reaches(id, events.StatusCompleted)
