@@ -276,6 +276,6 @@ func readMessage(r runner.Request, raw string, partial bool) (runner.Answer, err
 	}
 	out.Text = text.String()
 	u := body.Usage
-	out.Usage = reported{input: u.Input + u.CacheRead + u.CacheWrite, read: u.CacheRead, write: u.CacheWrite, output: u.Output, partial: partial}.usage(r, raw)
+	out.Usage = reported{input: u.Input + u.CacheRead + u.CacheWrite, read: u.CacheRead, write: u.CacheWrite, output: u.Output, partial: partial}.usage(r, out)
 	return out, nil
 }

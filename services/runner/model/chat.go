@@ -253,7 +253,7 @@ func readCompletion(r runner.Request, raw string, partial bool) (runner.Answer, 
 	if d := body.Usage.OutputDetails; d != nil {
 		u.reasoning = d.Reasoning
 	}
-	out.Usage = u.usage(r, raw)
+	out.Usage = u.usage(r, out)
 	return out, nil
 }
 

@@ -301,7 +301,7 @@ func readResponse(r runner.Request, raw string) (runner.Answer, error) {
 	if d := body.Usage.OutputDetails; d != nil {
 		u.reasoning = d.Reasoning
 	}
-	out.Usage = u.usage(r, raw)
+	out.Usage = u.usage(r, out)
 	return out, nil
 }
 

@@ -33,16 +33,24 @@ type reported struct {
 	partial   bool // the output was still growing when it was counted
 }
 
-// An answer of more bytes than this for a token was not counted whole: some servers
-// count the last chunk alone. What stands around the text is the slack.
+// What a model wrote in more bytes than this for a token was not counted whole: some
+// servers count the last chunk alone. A few words may be anything.
 const (
 	mostBytes = 200
-	slack     = 4096
+	slack     = 400
 )
+
+// wrote is how many bytes of an answer are the model's own words.
+func wrote(a runner.Answer) (n int64) {
+	for _, c := range a.Calls {
+		n += int64(len(c.Args))
+	}
+	return n + int64(len(a.Text))
+}
 
 // usage fills in what the provider left out, by bytes and rather too high, and
 // says so: a budget that a broken counter passes by is none.
-func (u reported) usage(r runner.Request, raw string) events.Usage {
+func (u reported) usage(r runner.Request, a runner.Answer) events.Usage {
 	out := events.Usage{
 		InputTokens: int64(u.input), CacheReadTokens: int64(min(u.read, u.input)), CacheWriteTokens: int64(min(u.write, u.input-min(u.read, u.input))),
 		OutputTokens: int64(u.output), ReasoningTokens: int64(min(u.reasoning, u.output)),
@@ -50,8 +58,8 @@ func (u reported) usage(r runner.Request, raw string) events.Usage {
 	if u.input == 0 {
 		out.InputTokens, out.Estimated = r.EstimateInput(), true
 	}
-	if u.output == 0 || u.partial || int64(len(raw)) > mostBytes*int64(u.output)+slack {
-		out.OutputTokens, out.Estimated = max(out.OutputTokens, int64(len(raw)/3+1)), true
+	if u.output == 0 || u.partial || wrote(a) > mostBytes*int64(u.output)+slack {
+		out.OutputTokens, out.Estimated = max(out.OutputTokens, int64(len(a.Raw)/3+1)), true
 	}
 	return out
 }

@@ -59,7 +59,7 @@ func TestCaseF09_CountsOfStreams(t *testing.T) {
 		"chat, null":                     {spec.ProviderOpenAIChat, chat(`,"usage":null`, `,"usage":null`), nil, 0},
 		"chat, null fields":              {spec.ProviderOpenAIChat, chat("", `,"usage":{"prompt_tokens":null,"completion_tokens":null,"prompt_tokens_details":null}`), nil, 0},
 		"chat, zero":                     {spec.ProviderOpenAIChat, chat("", chunk(0, 0)), nil, 0},
-		"chat, the first alone":          {spec.ProviderOpenAIChat, chat(chunk(40, 25), "", "", ""), nil, 40},
+		"chat, the first alone":          {spec.ProviderOpenAIChat, chat(chunk(40, 50), "", "", ""), nil, 40},
 		"chat, the last alone":           {spec.ProviderOpenAIChat, chat("", "", chunk(40, 2000)), whole(events.Usage{InputTokens: 40, OutputTokens: 2000}), 0},
 		"chat, growing":                  {spec.ProviderOpenAIChat, chat(chunk(40, 700), chunk(40, 1400), chunk(40, 2000), chunk(40, 2000)), whole(events.Usage{InputTokens: 40, OutputTokens: 2000}), 0},
 		"chat, growing to the last text": {spec.ProviderOpenAIChat, chat(chunk(40, 700), chunk(40, 1400), chunk(40, 2000), ""), whole(events.Usage{InputTokens: 40, OutputTokens: 2000}), 0},
