@@ -133,7 +133,7 @@ func TellEnded(r Request) Message {
 	m := TellAsked(r)
 	m.Ask, m.Hint = nil, ""
 	m.Facts = append([]Shown{{"result", EndedText(r)}}, m.Facts...)
-	if changed := changesText(r.Changes()); changed != "" {
+	if changed := ChangesText(r.Changes()); changed != "" {
 		m.Facts = append(m.Facts, Shown{"changed", Visible(changed, maxShown)})
 	}
 	if r.Comment != "" {

@@ -58,6 +58,13 @@ func (s *Service) Preview(ctx context.Context, namespace string, id events.Appro
 	return r, p, err
 }
 
+// Editable reports whether the arguments of r can be changed at all. When that cannot
+// be known now it is false.
+func (s *Service) Editable(ctx context.Context, r Request) bool {
+	_, err := s.preview(ctx, r, r.Args)
+	return err == nil
+}
+
 func (s *Service) preview(ctx context.Context, r Request, args json.RawMessage) (Preview, error) {
 	if r.Kind != events.ApprovalAction || s.tools == nil {
 		return Preview{}, fmt.Errorf("%w: only the arguments of an action can be changed", ErrInvalid)
@@ -115,7 +122,7 @@ func (s *Service) edit(ctx context.Context, a *Attempt) error {
 	case err != nil:
 		return err
 	case len(p.Problems) > 0:
-		a.Unfit = unfitArgs(p.Problems)
+		a.Unfit = UnfitArgs(p.Problems)
 	case len(p.Changes) == 0:
 		a.Args = nil
 	case a.Digest == "":
@@ -126,7 +133,8 @@ func (s *Service) edit(ctx context.Context, a *Attempt) error {
 	return nil
 }
 
-func unfitArgs(bad []spec.Violation) string {
+// UnfitArgs says why a tool would not take arguments.
+func UnfitArgs(bad []spec.Violation) string {
 	var parts []string
 	for _, v := range bad[:min(len(bad), 5)] {
 		parts = append(parts, v.String())
@@ -142,8 +150,8 @@ func sameEdit(r Request, a Attempt) bool {
 	return r.Edit.Digest == a.Edit.Digest
 }
 
-// changesText lists changes as people read them.
-func changesText(changes []events.Change) string {
+// ChangesText lists changes as people read them.
+func ChangesText(changes []events.Change) string {
 	var lines []string
 	for _, c := range changes {
 		from, to := "nothing", "nothing"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"net/http"
 	"strings"
 	"sync"
@@ -195,5 +196,57 @@ func TestEdit_OnlyOfATool(t *testing.T) {
 	}
 	if _, err := b.as("vic").PreviewEdit(t.Context(), fork.ApprovalID, json.RawMessage(makes50)); client.StatusOf(err) != http.StatusForbidden {
 		t.Errorf("who may only read: %v", err)
+	}
+}
+
+// Behind a link, without JavaScript: the page shows what the text changes, and only
+// the form that it then offers confirms that.
+func TestCaseE05_EditedBehindALink(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.reviewers(newOutside(t))
+	a := b.ask(refund, in("reviewers"))
+	address := b.link(a, "ann")
+	_, _, page := b.page(http.MethodGet, address, nil)
+	if !strings.Contains(page, `<textarea name="args"`) || !strings.Contains(page, "1234567890123456789") {
+		t.Fatalf("the page has no arguments to change:\n%s", page)
+	}
+	post := func(page, decision, args string) (int, string) {
+		f := form(page, decision)
+		f.Set("args", args)
+		code, _, out := b.page(http.MethodPost, address, f)
+		return code, out
+	}
+	for args, want := range map[string]string{
+		`{"amount":"50","order":1}`:             "$.amount",
+		`{"amount":50,"order":1,"tool":"wipe"}`: "$.tool: is not a field of the tool",
+		`{"amount":`:                            "Nothing was done",
+	} {
+		if code, out := post(page, "edit", args); code != http.StatusUnprocessableEntity || !strings.Contains(html.UnescapeString(out), want) {
+			t.Errorf("%s: %d, without %q", args, code, want)
+		}
+	}
+	code, shown := post(page, "edit", "{\r\n \"order\": 1234567890123456789,\r\n \"amount\": 50 }")
+	if code != http.StatusOK || !strings.Contains(shown, "$.amount: 500 → 50") || !strings.Contains(shown, string(bindRefund(makes50))) {
+		t.Fatalf("%d\n%s", code, shown)
+	}
+	confirm, _, _ := strings.Cut(shown[strings.Index(shown, `name="nonce"`)-len(`<input type="hidden" `):], "</form>")
+	if code, _ := post(page, events.Approve, makes50); code != http.StatusConflict {
+		t.Errorf("arguments with the digest of what was asked: %d", code)
+	}
+	if code, _ := post(confirm, events.Approve, `{"amount":51,"order":1234567890123456789}`); code != http.StatusConflict {
+		t.Errorf("other arguments than the digest is of: %d", code)
+	}
+	if got := b.show(a.ApprovalID).State; got != approvals.StatePending {
+		t.Fatalf("it is %s before anything was confirmed", got)
+	}
+	f := form(confirm, events.Approve)
+	f.Set("args", html.UnescapeString(f.Get("args")))
+	code, _, done := b.page(http.MethodPost, address, f)
+	if code != http.StatusOK || !strings.Contains(done, "$.amount: 500 → 50") {
+		t.Errorf("%d\n%s", code, done)
+	}
+	if told := b.decision(a.ApprovalID); string(told.Args) != makes50 || told.Digest != bindRefund(makes50) || told.By != "ann" {
+		t.Errorf("the run is told %+v", told)
 	}
 }

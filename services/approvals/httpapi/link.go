@@ -83,6 +83,10 @@ type view struct {
 	Answers, Results, MayRemark bool
 	Nonce                       string
 	Shown                       string // the digest that the page shows
+	EditText                    string // arguments that may be changed; empty: they may not
+	Changed                     string // what a change would be, or was
+	EditArgs, EditShown         string // of the form that confirms a change
+	EditNonce                   string
 }
 
 func (l *links) handler(h func(http.ResponseWriter, *http.Request, string) (int, view)) http.Handler {
@@ -117,7 +121,9 @@ func (l *links) show(w http.ResponseWriter, r *http.Request, token string) (int,
 		return l.trouble(w, err)
 	}
 	l.service.Shown(r.Context(), q, link.Person, approvals.DoorLink)
-	return http.StatusOK, viewOf(token, link, q)
+	v := viewOf(token, link, q)
+	l.offerEdit(r.Context(), &v, q)
+	return http.StatusOK, v
 }
 
 // decide answers POST /decide/{token}.
@@ -137,6 +143,9 @@ func (l *links) decide(w http.ResponseWriter, r *http.Request, token string) (in
 		v := viewOf(token, link, q)
 		v.Problem = "This did not come from the page of this link; nothing was done. Look again and decide."
 		return http.StatusUnprocessableEntity, v
+	}
+	if r.PostForm.Get("decision") == editDecision {
+		return l.preview(w, r, token, link, q)
 	}
 	a, problem := attempt(r.PostForm.Get, q)
 	if problem == "" {
@@ -159,6 +168,7 @@ func (l *links) decide(w http.ResponseWriter, r *http.Request, token string) (in
 		}
 	}
 	v := viewOf(token, link, q)
+	l.offerEdit(r.Context(), &v, q)
 	v.Problem = problem
 	return http.StatusUnprocessableEntity, v
 }
@@ -185,6 +195,8 @@ func attempt(field func(string) string, q approvals.Request) (a approvals.Attemp
 		return a, ""
 	}
 	switch {
+	case a.Decision == events.Approve && field("args") != "":
+		a.Args = json.RawMessage(field("args"))
 	case a.Decision == "":
 		return a, "Choose what you decide."
 	case a.Decision == events.Answered && q.Question != nil && len(q.Question.Schema) == 0:
@@ -216,6 +228,7 @@ func viewOf(token string, l approvals.Link, q approvals.Request) view {
 	if !v.Open && !q.Ended() {
 		v.Ended = "expired at " + v.Expires + ": nobody decided in time"
 	}
+	v.Changed = approvals.Visible(approvals.ChangesText(q.Changes()), 1<<20)
 	v.Choices = approvals.ChoicesOf(q)
 	v.MayRemark = q.Kind != events.ApprovalQuestion
 	v.Results = q.Kind == events.ApprovalDoubt
