@@ -181,7 +181,11 @@ func TestAudit_FindsWhatWasChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = tx.Rollback(t.Context())
-		if got := strings.Join(verified(now, &head, kept), "; "); !strings.Contains(got, tc.want) {
+		var keep []client.AuditHead
+		if name == "cut and forgotten" { // by whoever owns the database: only what was kept elsewhere tells
+			keep = append(keep, kept)
+		}
+		if got := strings.Join(verified(now, &head, keep...), "; "); !strings.Contains(got, tc.want) {
 			t.Errorf("%s: found %q, want %q", name, got, tc.want)
 		}
 	}
