@@ -160,6 +160,7 @@ func showApproval(w io.Writer, a client.Approval) error {
 		"approval", string(a.ApprovalID), "preview", a.Preview, "question", asked, "choices", choices, "asked of", to, "schema", schema, "kind", a.Kind, "state", a.State,
 		"tool", a.Tool, "arguments", pretty(a.Args), "changed to", edited, "changed", changed, "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
+		"decided by", deciders(a.Rule), "started by", a.Requester,
 		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt),
 		"decided", decided, "comment", a.Comment, "result", pretty(a.Result), "valid until", stamp(a.ValidUntil),
 		"withdrawn", a.WithdrawReason, "unused", unused, "told", told,
@@ -190,7 +191,7 @@ type decisionResult struct {
 func decideEach(ctx context.Context, k *kong.Context, api *client.Client, asJSON bool, ids []string, d client.Decision) error {
 	var errs []error
 	for _, id := range ids {
-		a, err := api.Decide(ctx, events.ApprovalID(id), d)
+		a, err := decideOne(ctx, api, events.ApprovalID(id), d)
 		res := decisionResult{ApprovalID: events.ApprovalID(id), Decision: a.State, DecidedBy: a.DecidedBy, Repeated: a.Repeated}
 		if err != nil {
 			res.Error = err.Error()
@@ -209,6 +210,27 @@ func decideEach(ctx context.Context, k *kong.Context, api *client.Client, asJSON
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// decideOne confirms what the request asks about now, unless a digest says what was
+// shown.
+func decideOne(ctx context.Context, api *client.Client, id events.ApprovalID, d client.Decision) (client.Approval, error) {
+	if d.Decision == "approve" && d.Digest == "" {
+		a, err := api.Approval(ctx, id)
+		if err != nil {
+			return a, err
+		}
+		d.Digest = a.Digest
+	}
+	return api.Decide(ctx, id, d)
+}
+
+// deciders says who may decide; empty when every approver may.
+func deciders(r *events.DecisionRule) string {
+	if r == nil {
+		return ""
+	}
+	return r.String()
 }
 
 const decisionHelp = `

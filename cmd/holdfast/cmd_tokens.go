@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -27,6 +28,7 @@ approver also decides approvals; admin does everything. A token belongs to one
 namespace, and its name stands beside everything that is done with it.
 
   holdfast tokens create ann --role approver
+  holdfast tokens create ben --role approver --group finance --group leads
   holdfast tokens create ci --role operator --expires-in 720h > ci.token
   holdfast tokens revoke 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a
 ` + exitHelp
@@ -37,6 +39,7 @@ type TokensCreateCmd struct {
 	Output
 	Name      string        `arg:"" help:"Who will act with it: a person or a program."`
 	Role      string        `required:"" enum:"viewer,operator,approver,admin" env:"-" help:"viewer, operator, approver or admin."`
+	Group     []string      `env:"-" placeholder:"GROUP" help:"A group that it is in, for rules about who may decide; may be repeated."`
 	ExpiresIn time.Duration `env:"-" placeholder:"DURATION" help:"For how long it is valid, like 720h. Default: until it is revoked."`
 }
 
@@ -47,7 +50,7 @@ func (*TokensCreateCmd) Help() string {
   (umask 077; holdfast tokens create ci --role operator > ci.token)
   holdfast runs list --token-file ci.token
 
---json prints {"id", "name", "role", "namespace", "token", "expires_at"}.`
+--json prints {"id", "name", "role", "groups", "namespace", "token", "expires_at"}.`
 }
 
 // Run implements the command.
@@ -59,7 +62,7 @@ func (c *TokensCreateCmd) Run(ctx context.Context, k *kong.Context, group *Token
 	if err != nil {
 		return err
 	}
-	req := client.TokenRequest{Name: c.Name, Role: c.Role}
+	req := client.TokenRequest{Name: c.Name, Role: c.Role, Groups: c.Group}
 	if c.ExpiresIn > 0 {
 		req.ExpiresAt = time.Now().Add(c.ExpiresIn).UTC()
 	}
@@ -85,7 +88,7 @@ type TokensListCmd struct {
 func (*TokensListCmd) Help() string {
 	return `  holdfast tokens list
 
---json prints {"items": [{"id", "name", "role", "namespace", "created_at",
+--json prints {"items": [{"id", "name", "role", "groups", "namespace", "created_at",
 "created_by", "expires_at", "revoked_at", "revoked_by"}], "next_cursor"}.`
 }
 
@@ -97,9 +100,9 @@ func (c *TokensListCmd) Run(ctx context.Context, k *kong.Context, group *TokensC
 	}
 	return printList(ctx, k, c.Output, c.List, api.Tokens, listing[client.Token]{
 		none: `no tokens; make one with "holdfast tokens create NAME --role ROLE"`,
-		head: []string{"TOKEN", "NAME", "ROLE", "NAMESPACE", "CREATED", "BY", "VALID"},
+		head: []string{"TOKEN", "NAME", "ROLE", "GROUPS", "NAMESPACE", "CREATED", "BY", "VALID"},
 		row: func(t client.Token) []string {
-			return []string{t.ID, t.Name, t.Role, t.Namespace, stamp(t.CreatedAt), t.CreatedBy, tokenEnd(t)}
+			return []string{t.ID, t.Name, t.Role, strings.Join(t.Groups, ", "), t.Namespace, stamp(t.CreatedAt), t.CreatedBy, tokenEnd(t)}
 		},
 	})
 }

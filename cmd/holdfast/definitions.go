@@ -82,6 +82,25 @@ func (d toolDefinitions) Tool(ctx context.Context, namespace string, digest even
 	return t, err
 }
 
+// Asking implements tools.Definitions.
+func (d toolDefinitions) Asking(ctx context.Context, namespace string, ref events.Ref) (out spec.Asking, err error) {
+	if ref.Kind == events.KindFlow {
+		var f *spec.Flow
+		if f, err = d.catalog.Flow(ctx, namespace, ref.Digest); err == nil {
+			return f.Asking(), nil
+		}
+	} else {
+		var a *spec.Agent
+		if a, err = d.catalog.Agent(ctx, namespace, ref.Digest); err == nil {
+			return a.Asking(), nil
+		}
+	}
+	if hopeless(err) {
+		err = fmt.Errorf("%w: %w", tools.ErrNoDefinition, err)
+	}
+	return out, err
+}
+
 // callback is the callback section of a version of an agent or flow.
 func (d toolDefinitions) callback(ctx context.Context, namespace, kind string, digest events.Digest) (*spec.Callback, error) {
 	var section *spec.Callback

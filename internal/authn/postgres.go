@@ -47,7 +47,7 @@ func NewPostgres(pool *pgxpool.Pool) *Postgres {
 // The lifetime is computed by the database, so the clocks need not agree.
 const verifyToken = `
 SELECT name, namespace, role,
-       least(extract(epoch FROM expires_at - clock_timestamp()), 3600)::float8 AS left_s
+       least(extract(epoch FROM expires_at - clock_timestamp()), 3600)::float8 AS left_s, nullif(groups, '{}')
   FROM catalog.v_tokens
  WHERE hash = $1
    AND revoked_at IS NULL
@@ -74,7 +74,7 @@ func (p *Postgres) Verify(ctx context.Context, token string) (Principal, error) 
 		role  string
 		left  *float64
 	)
-	err := p.pool.QueryRow(ctx, verifyToken, hash[:]).Scan(&found.Name, &found.Namespace, &role, &left)
+	err := p.pool.QueryRow(ctx, verifyToken, hash[:]).Scan(&found.Name, &found.Namespace, &role, &left, &found.Groups)
 	if errors.Is(err, pgx.ErrNoRows) {
 		p.forget(hash)
 		return Principal{}, ErrUnknownToken

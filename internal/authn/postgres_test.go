@@ -2,6 +2,7 @@ package authn_test
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -15,8 +16,8 @@ func addToken(t *testing.T, db *pgxpool.Pool, expires *time.Duration) string {
 	t.Helper()
 	token := authn.NewToken()
 	hash := authn.HashToken(token)
-	if _, err := db.Exec(t.Context(), `INSERT INTO catalog.tokens (id, hash, namespace, role, name, created_by, expires_at)
-		VALUES (gen_random_uuid()::text, $1, 'team', 'operator', 'maria', 'test', clock_timestamp() + $2::interval)`, hash[:], expires); err != nil {
+	if _, err := db.Exec(t.Context(), `INSERT INTO catalog.tokens (id, hash, namespace, role, name, created_by, expires_at, groups)
+		VALUES (gen_random_uuid()::text, $1, 'team', 'operator', 'maria', 'test', clock_timestamp() + $2::interval, '{finance,leads}')`, hash[:], expires); err != nil {
 		t.Fatal(err)
 	}
 	return token
@@ -29,7 +30,7 @@ func TestPostgres_EveryRoleMayVerify(t *testing.T) {
 	for _, role := range []string{"holdfast_trigger", "holdfast_tools", "holdfast_approvals", "holdfast_console"} {
 		v := authn.NewPostgres(db.Open(t, role))
 		got, err := v.Verify(t.Context(), token)
-		if want := (authn.Principal{Name: "maria", Namespace: "team", Role: authn.Operator}); err != nil || got != want {
+		if want := (authn.Principal{Name: "maria", Namespace: "team", Role: authn.Operator, Groups: []string{"finance", "leads"}}); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("as %s: %+v, %v", role, got, err)
 		}
 		for _, bad := range []string{"", "hf_", authn.NewToken(), "maria", token + "x", "x" + token} {

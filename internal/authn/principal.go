@@ -7,6 +7,7 @@ type Principal struct {
 	Name      string
 	Namespace string
 	Role      Role
+	Groups    []string // for rules about who may decide
 }
 
 type principalKey struct{}

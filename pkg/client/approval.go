@@ -12,37 +12,39 @@ import (
 
 // Approval is one question to a person and its answer.
 type Approval struct {
-	ApprovalID     events.ApprovalID `json:"approval_id"`
-	Namespace      string            `json:"namespace"`
-	Kind           string            `json:"kind"`  // events.ApprovalAction, ApprovalDoubt or ApprovalQuestion
-	State          string            `json:"state"` // "pending" or a decision of pkg/events
-	Summary        string            `json:"summary"`
-	Preview        string            `json:"preview,omitempty"` // the call in one line, as the tool's preview has it
-	RunID          events.RunID      `json:"run_id"`
-	CallID         events.CallID     `json:"call_id"`
-	Agent          string            `json:"agent"`
-	Tool           string            `json:"tool"`
-	ToolDigest     events.Digest     `json:"tool_digest"`
-	Args           json.RawMessage   `json:"args"`
-	Digest         events.Digest     `json:"digest"` // what a yes is bound to
-	Epoch          int64             `json:"epoch,omitempty"`
-	Key            string            `json:"key,omitempty"`
-	Labels         map[string]string `json:"labels,omitempty"`
-	Question       *events.Question  `json:"question,omitempty"` // what is asked, of a question
-	CreatedAt      time.Time         `json:"created_at"`
-	ExpiresAt      time.Time         `json:"expires_at"`
-	DecidedAt      time.Time         `json:"decided_at,omitzero"`
-	DecidedBy      string            `json:"decided_by,omitempty"`
-	Door           string            `json:"door,omitempty"`
-	Comment        string            `json:"comment,omitempty"`
-	Result         json.RawMessage   `json:"result,omitempty"`
-	Edited         *EditedApproval   `json:"edited,omitempty"` // what ran in the place of Args
-	ValidUntil     time.Time         `json:"valid_until,omitzero"`
-	WithdrawReason string            `json:"withdraw_reason,omitempty"`
-	UnusedAt       time.Time         `json:"unused_at,omitzero"`
-	UnusedReason   string            `json:"unused_reason,omitempty"`
-	AnnouncedAt    time.Time         `json:"announced_at,omitzero"`
-	LandedAt       time.Time         `json:"landed_at,omitzero"`
+	ApprovalID     events.ApprovalID    `json:"approval_id"`
+	Namespace      string               `json:"namespace"`
+	Kind           string               `json:"kind"`  // events.ApprovalAction, ApprovalDoubt or ApprovalQuestion
+	State          string               `json:"state"` // "pending" or a decision of pkg/events
+	Summary        string               `json:"summary"`
+	Preview        string               `json:"preview,omitempty"` // the call in one line, as the tool's preview has it
+	RunID          events.RunID         `json:"run_id"`
+	CallID         events.CallID        `json:"call_id"`
+	Agent          string               `json:"agent"`
+	Tool           string               `json:"tool"`
+	ToolDigest     events.Digest        `json:"tool_digest"`
+	Args           json.RawMessage      `json:"args"`
+	Digest         events.Digest        `json:"digest"` // what a yes is bound to
+	Epoch          int64                `json:"epoch,omitempty"`
+	Key            string               `json:"key,omitempty"`
+	Labels         map[string]string    `json:"labels,omitempty"`
+	Question       *events.Question     `json:"question,omitempty"`  // what is asked, of a question
+	Rule           *events.DecisionRule `json:"rule,omitempty"`      // who may decide; nil: every approver
+	Requester      string               `json:"requester,omitempty"` // who started the run
+	CreatedAt      time.Time            `json:"created_at"`
+	ExpiresAt      time.Time            `json:"expires_at"`
+	DecidedAt      time.Time            `json:"decided_at,omitzero"`
+	DecidedBy      string               `json:"decided_by,omitempty"`
+	Door           string               `json:"door,omitempty"`
+	Comment        string               `json:"comment,omitempty"`
+	Result         json.RawMessage      `json:"result,omitempty"`
+	Edited         *EditedApproval      `json:"edited,omitempty"` // what ran in the place of Args
+	ValidUntil     time.Time            `json:"valid_until,omitzero"`
+	WithdrawReason string               `json:"withdraw_reason,omitempty"`
+	UnusedAt       time.Time            `json:"unused_at,omitzero"`
+	UnusedReason   string               `json:"unused_reason,omitempty"`
+	AnnouncedAt    time.Time            `json:"announced_at,omitzero"`
+	LandedAt       time.Time            `json:"landed_at,omitzero"`
 	// Repeated is set in the answer of Decide when the same decision had been
 	// made before; the answer shows that one.
 	Repeated bool `json:"repeated,omitempty"`

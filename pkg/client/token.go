@@ -11,6 +11,8 @@ import (
 type TokenRequest struct {
 	Name string `json:"name"`
 	Role string `json:"role"` // viewer, operator, approver or admin
+	// Groups are those that rules about who may decide name.
+	Groups []string `json:"groups,omitempty"`
 	// ExpiresAt is zero for a token that lasts until it is revoked.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
@@ -20,6 +22,7 @@ type Token struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	Role      string    `json:"role"`
+	Groups    []string  `json:"groups,omitempty"`
 	Namespace string    `json:"namespace"`
 	Secret    string    `json:"token,omitempty"`
 	CreatedAt time.Time `json:"created_at,omitzero"`

@@ -315,6 +315,12 @@ type AskApproval struct {
 	Question *Question `json:"question,omitempty"`
 	// Channel is the name of the Channel whose people are told and may decide there.
 	Channel string `json:"channel,omitempty"`
+	// Rule says who may decide; absent: every approver.
+	Rule *DecisionRule `json:"rule,omitempty"`
+	// Policy is the text that Digest covers, when it is more than the tool's own.
+	Policy string `json:"policy,omitempty"`
+	// Requester is the principal that started the run; empty for none.
+	Requester string `json:"requester,omitempty"`
 }
 
 // ApprovalDecision reports how a request ended. ID: "decision:<approval id>".

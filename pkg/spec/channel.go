@@ -67,6 +67,8 @@ type Person struct {
 	Name  string `json:"name"`            // in the record, as of a token
 	Slack string `json:"slack,omitempty"` // id of a Slack user: U0123456789
 	Email string `json:"email,omitempty"`
+	// Groups are those of Deciders; see Rule.
+	Groups []string `json:"groups,omitempty"`
 }
 
 var (
@@ -130,6 +132,7 @@ func (c *Channel) checkPeople(d *decoder, s spot) {
 		if p.Email != "" {
 			d.address(at.at("email"), p.Email, false)
 		}
+		d.groups(at.at("groups"), p.Groups)
 		switch {
 		case c.Slack != nil:
 			d.require(at.at("slack"), p.Slack != "", "the id of the Slack user")

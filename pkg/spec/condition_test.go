@@ -83,8 +83,8 @@ func TestCondition_ErrorsAreNoAnswer(t *testing.T) {
 				t.Errorf("%s with %.100s is %v, want an error", tc.text, tc.args, got)
 			}
 			tool := &Tool{Approval: Approval{Mode: ApprovalWhen, When: c}, InDoubt: InDoubt{Default: PolicyRetry, Cases: []DoubtCase{{When: c, Policy: PolicyFail}}}}
-			if ask, policy := tool.ApprovalFor([]byte(tc.args), nil); !ask || policy != "when "+tc.text {
-				t.Errorf("ApprovalFor gave %v, %q; want to ask", ask, policy)
+			if g := tool.Gate(Asking{}, GateCase{Args: []byte(tc.args)}); !g.Ask || g.Policy != "when "+tc.text {
+				t.Errorf("the gate is %+v; want to ask", g)
 			}
 			if p := tool.DoubtPolicy([]byte(tc.args)); p != PolicyAsk {
 				t.Errorf("DoubtPolicy gave %s, want ask", p)

@@ -45,19 +45,24 @@ func (n *Notify) references() []Reference {
 	return channelReference("notify.channel", n.Channel)
 }
 
-// Approvals says where people are asked: every question of a run, whether a call may
+// Approvals says how people are asked: every question of a run, whether a call may
 // run, whether it happened, or what the agent asks, is told in the channel, whose
-// people may decide there.
+// people may decide there. Policy holds for each call of a tool beside the tool's
+// own, and who may decide is also asked of a flow's steps.
 type Approvals struct {
-	Channel string `json:"channel"` // name of a Channel
+	Channel string    `json:"channel,omitempty"` // name of a Channel; empty: nobody is told
+	Policy  *Approval `json:"policy,omitempty"`  // nil: the tools' own policies alone
 }
 
 func (a *Approvals) check(d *decoder, s spot) {
 	if a == nil {
 		return
 	}
-	if d.require(s.at("channel"), a.Channel != "", "the name of a Channel"); a.Channel != "" {
+	if d.require(s.at("channel"), a.Channel != "" || a.Policy != nil, "the name of a Channel, or say who is asked about what with policy"); a.Channel != "" {
 		d.name(s.at("channel"), a.Channel)
+	}
+	if a.Policy != nil {
+		a.Policy.check(d, s.at("policy"))
 	}
 }
 

@@ -23,20 +23,33 @@ const (
 	PolicyProbe = "probe" // a declared lookup says
 )
 
-// Approval says when a person must agree before a call runs. In YAML it is
-// never, always or {when: CEL}.
+// Approval says when a person must agree before a call runs, and who. In YAML it
+// is never, always or {when: CEL, deciders, requester}.
 type Approval struct {
 	Mode string // ApprovalNever, ApprovalAlways or ApprovalWhen
-	// When is over args and run (see RunFacts); set with ApprovalWhen.
+	// When is over GateVariables; set with ApprovalWhen.
 	When *Condition
+	// Rule says who may decide; nil: every approver.
+	Rule *Rule
+}
+
+// approvalForm is the long form in YAML; without When it always asks.
+type approvalForm struct {
+	When      *Condition `json:"when,omitempty"`
+	Deciders  *Deciders  `json:"deciders,omitempty"`
+	Requester string     `json:"requester,omitempty"`
 }
 
 // MarshalJSON writes the YAML form.
 func (a Approval) MarshalJSON() ([]byte, error) {
-	if a.When != nil {
-		return []byte(`{"when":` + string(quote(a.When.text)) + `}`), nil
+	if a.When == nil && a.Rule == nil {
+		return quote(a.Mode), nil
 	}
-	return quote(a.Mode), nil
+	f := approvalForm{When: a.When}
+	if r := a.Rule; r != nil {
+		f.Deciders, f.Requester = r.Deciders, r.Requester
+	}
+	return events.Marshal(f)
 }
 
 func (a *Approval) readNode(d *decoder, s spot) {
@@ -48,12 +61,18 @@ func (a *Approval) readNode(d *decoder, s spot) {
 			a.Mode = ApprovalAlways
 		}
 	case mapNode:
-		var p struct {
-			When *Condition `json:"when"`
+		var f approvalForm
+		d.into(s, reflectOf(&f))
+		a.Mode, a.When = ApprovalAlways, f.When
+		if f.When != nil {
+			a.Mode = ApprovalWhen
 		}
-		d.into(s, reflectOf(&p))
-		d.require(s.at("when"), p.When != nil, "a CEL expression over args and run")
-		a.Mode, a.When = ApprovalWhen, p.When
+		if len(s.n.pairs) > 1 || len(s.n.pairs) == 1 && f.When == nil {
+			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester}
+			a.Rule.fill()
+		}
+		w := s.n.get("when")
+		d.require(s.at("when"), len(s.n.pairs) > 0 && (w == nil || w.kind != nullNode), "a CEL expression over "+strings.Join(GateVariables, ", ")+"; without it say who may decide, with deciders")
 	default:
 		d.fail(s, "expected never, always or {when: \"CEL expression\"}, found %s", describe(s.n))
 		a.Mode = ApprovalAlways
@@ -62,16 +81,23 @@ func (a *Approval) readNode(d *decoder, s spot) {
 
 func (a *Approval) check(d *decoder, s spot) {
 	if a.When != nil {
-		d.compile(s.at("when"), a.When, "args", "run")
+		d.compile(s.at("when"), a.When, GateVariables...)
+	}
+	if a.Rule != nil {
+		a.Rule.check(d, s)
 	}
 }
 
 // String is the policy as a person reads it and as BindDigest takes it.
 func (a Approval) String() string {
+	text := a.Mode
 	if a.Mode == ApprovalWhen {
-		return "when " + a.When.String()
+		text = "when " + a.When.String()
 	}
-	return a.Mode
+	if a.Rule != nil {
+		text += "; rule " + a.Rule.String()
+	}
+	return text
 }
 
 // InDoubt chooses a policy by the arguments: the first case whose condition
@@ -170,6 +196,7 @@ type RunFacts struct {
 	ModelCalls int64 `json:"model_calls"`
 	ToolCalls  int64 `json:"tool_calls"`
 	Tokens     int64 `json:"tokens"`
+	Cost       int64 `json:"-"` // in micro-dollars; see AgentBudget.facts
 }
 
 // JSON is the value for run.
@@ -181,21 +208,6 @@ func (r RunFacts) JSON() (json.RawMessage, error) {
 		r.Input = json.RawMessage("null")
 	}
 	return json.Marshal(r)
-}
-
-// ApprovalFor reports whether a person must agree to a call with these
-// arguments, and the policy in force as text (for events.BindDigest). A
-// condition that cannot be decided asks.
-func (t *Tool) ApprovalFor(args, run json.RawMessage) (bool, string) {
-	policy := t.Approval.String()
-	switch t.Approval.Mode {
-	case ApprovalNever:
-		return false, policy
-	case ApprovalWhen:
-		ask, err := t.Approval.When.Eval(map[string]json.RawMessage{"args": args, "run": run})
-		return ask || err != nil, policy
-	}
-	return true, policy
 }
 
 // DoubtPolicy is what follows when it is not known whether a call with these

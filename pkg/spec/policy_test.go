@@ -36,7 +36,7 @@ func tool(t testing.TB, lines string) *Tool {
 	return docs[0].Tool
 }
 
-func TestTool_ApprovalFor(t *testing.T) {
+func TestTool_GateOfOldForms(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		approval   string
@@ -52,17 +52,14 @@ func TestTool_ApprovalFor(t *testing.T) {
 		"one that cannot be decided": {"approval: {when: args.n >= 100}", `{"n":"99"}`, true, "when args.n >= 100"},
 		"the run counts too":         {"approval: {when: run.agent != 'trusted'}", `{}`, false, "when run.agent != 'trusted'"},
 	}
-	run, err := RunFacts{Agent: "trusted"}.JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := &RunFacts{Agent: "trusted"}
 	for name, tc := range tests {
-		got, policy := tool(t, "  "+tc.approval+"\n").ApprovalFor(json.RawMessage(tc.args), run)
-		if got != tc.want || policy != tc.wantPolicy {
-			t.Errorf("%s: %v, %q; want %v, %q", name, got, policy, tc.want, tc.wantPolicy)
+		got := tool(t, "  "+tc.approval+"\n").Gate(Asking{}, GateCase{Args: json.RawMessage(tc.args), Run: run})
+		if got.Ask != tc.want || got.Policy != tc.wantPolicy || got.Rule != nil {
+			t.Errorf("%s: %+v; want %v, %q", name, got, tc.want, tc.wantPolicy)
 		}
 	}
-	if ask, _ := (&Tool{}).ApprovalFor(nil, nil); !ask {
+	if !(&Tool{}).Gate(Asking{}, GateCase{}).Ask {
 		t.Error("a tool without a policy does not ask")
 	}
 }

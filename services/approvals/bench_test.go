@@ -83,6 +83,8 @@ func buildOn(t testing.TB, pool *pgxpool.Pool, bus *bus.Bus) *bench {
 	d := door.New(door.Config{Title: "approvals", Version: "test", Log: bustest.Log(t), Verifier: authn.Static{
 		"ann": {Name: "ann", Namespace: "default", Role: authn.Approver},
 		"ben": {Name: "ben", Namespace: "default", Role: authn.Approver},
+		"fin": {Name: "fin", Namespace: "default", Role: authn.Approver, Groups: []string{"finance"}},
+		"max": {Name: "max", Namespace: "default", Role: authn.Approver, Groups: []string{"finance", "leads"}},
 		"vic": {Name: "vic", Namespace: "default", Role: authn.Viewer},
 		"opa": {Name: "opa", Namespace: "default", Role: authn.Operator},
 		"zoe": {Name: "zoe", Namespace: "other", Role: authn.Admin},

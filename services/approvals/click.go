@@ -88,7 +88,7 @@ func (s *Service) Click(ctx context.Context, h http.Header, body []byte) error {
 		return fmt.Errorf("request of a click: %w", err)
 	}
 	a := attemptOf(r, k)
-	a.Digest, a.By, a.Door = events.Digest(parts[3]), who.Name, DoorSlack
+	a.Digest, a.By, a.Groups, a.Role, a.Door = events.Digest(parts[3]), who.Name, who.Groups, roleApprover, DoorSlack
 	done, _, err := s.Decide(ctx, a)
 	lost, conflict := errors.AsType[*Conflict](err)
 	switch {

@@ -29,12 +29,17 @@ type Attempt struct {
 	Args      json.RawMessage // with Approve: in the place of those that were asked about; nil: as asked
 	Digest    events.Digest   // what the person saw; empty when the door did not show one
 	By        string
+	Groups    []string // of By
+	Role      string   // of By
 	Door      string
 
 	// Of Args, by Service.Decide.
 	Edit  *Edit
 	Unfit string // why the tool would not take them
 }
+
+// person is who tries.
+func (a Attempt) person() Person { return Person{Name: a.By, Groups: a.Groups, Role: a.Role} }
 
 // Outcome is what became of an attempt. It is stored with the attempt.
 type Outcome string
@@ -48,6 +53,8 @@ const (
 	Mismatch  Outcome = "mismatch"   // the person confirmed something else than was asked
 	WrongKind Outcome = "wrong_kind" // the decision does not answer this kind of question
 	Unfit     Outcome = "unfit"      // the answer is not one that the question allows
+	// NotAllowed: the request's rule names others. Nothing about the request is told.
+	NotAllowed Outcome = "not_allowed"
 )
 
 var spellings = map[string]string{
@@ -140,6 +147,9 @@ func choices(kind string) string {
 // time. It changes nothing: Decided means that the conditional write may be
 // tried, and the write has the last word.
 func Judge(r Request, a Attempt, now time.Time) Outcome {
+	if MayNot(r, a.person()) != "" {
+		return NotAllowed
+	}
 	if !Answers(r.Kind, a.Decision) {
 		return WrongKind
 	}
@@ -147,7 +157,7 @@ func Judge(r Request, a Attempt, now time.Time) Outcome {
 	if a.Edit != nil {
 		asked = a.Edit.Digest
 	}
-	if a.Digest != "" && a.Digest != asked && a.Unfit == "" {
+	if a.Digest != "" && a.Digest != asked && a.Unfit == "" || a.Digest == "" && r.Rule != nil && a.Decision == events.Approve {
 		return Mismatch
 	}
 	switch r.State {

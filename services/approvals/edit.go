@@ -90,8 +90,10 @@ func editOf(r Request, tool *spec.Tool, args json.RawMessage) (p Preview, err er
 		return events.BindDigest(r.Tool, r.ToolDigest, events.DigestOf(args), policy)
 	}
 	policy := tool.Approval.String()
-	if bind(asked, policy) != r.Digest {
-		policy = events.RuleFork
+	for _, other := range []string{events.RuleFork, r.Policy} {
+		if bind(asked, policy) != r.Digest {
+			policy = other
+		}
 	}
 	if bind(asked, policy) != r.Digest {
 		return p, fmt.Errorf("%w: approval %s was asked by another release, so nothing of it can be changed here; approve or reject it as it is", ErrInvalid, r.ID)

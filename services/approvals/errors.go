@@ -20,7 +20,7 @@ var (
 type Conflict struct {
 	Outcome Outcome // never Decided or Repeated
 	Request Request // as it stands
-	Detail  string  // with Unfit: why
+	Detail  string  // with Unfit, Mismatch and NotAllowed: why
 }
 
 // Error says who decided, when and through which door, and what to do next.
@@ -41,7 +41,12 @@ func (c *Conflict) Error() string {
 		return fmt.Sprintf("approval %s expired at %s; nothing was done, and the run has been told or is about to be", r.ID, stamp(r.ExpiresAt))
 	case Gone:
 		return fmt.Sprintf("approval %s was withdrawn at %s (%s); nothing was done", r.ID, stamp(r.DecidedAt), r.WithdrawReason)
+	case NotAllowed:
+		return fmt.Sprintf("you may not decide approval %s: %s; nothing was done", r.ID, c.Detail)
 	case Mismatch:
+		if c.Detail != "" {
+			return fmt.Sprintf("approval %s: %s", r.ID, c.Detail)
+		}
 		return fmt.Sprintf("approval %s asks about %s, not about the digest you confirmed; show it again and decide what you see", r.ID, r.Digest)
 	case Unfit:
 		return fmt.Sprintf("approval %s is not answered: %s", r.ID, c.Detail)

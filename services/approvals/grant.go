@@ -170,7 +170,9 @@ func (g Grant) Allows(r Request) (amount string, ok bool) {
 }
 
 // may reports whether who made g may decide r alone, and with nothing but a yes.
-func (g Grant) may(Request) bool { return true }
+func (g Grant) may(r Request) bool {
+	return MayNot(r, Person{Name: g.Maker.Name, Groups: g.Maker.Groups, Role: g.Maker.Role}) == ""
+}
 
 // GrantOf returns the id of the grant that decided; false when somebody else did.
 func GrantOf(decidedBy string) (id string, ok bool) { return strings.CutPrefix(decidedBy, grantPrefix) }

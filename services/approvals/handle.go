@@ -96,7 +96,12 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 	if _, err := events.Canonical(args); err != nil {
 		bad("args: %w", err)
 	}
-	texts := []string{b.Namespace, b.Agent, b.Tool, string(b.ToolDigest), string(b.Digest), b.Key, b.Summary, b.Preview, b.Channel}
+	if b.Rule != nil {
+		if raw, err := events.Marshal(b.Rule); err != nil || len(raw) > maxRuleBytes {
+			bad("rule has %d bytes, at most %d are kept (%w)", len(raw), maxRuleBytes, err)
+		}
+	}
+	texts := []string{b.Namespace, b.Agent, b.Tool, string(b.ToolDigest), string(b.Digest), b.Key, b.Summary, b.Preview, b.Channel, b.Policy, b.Requester}
 	for k, v := range b.Labels {
 		texts = append(texts, k, v)
 	}
@@ -110,6 +115,7 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 			ID: b.ApprovalID, Namespace: b.Namespace, Kind: b.Kind, RunID: b.RunID, CallID: b.CallID,
 			Agent: b.Agent, Tool: b.Tool, ToolDigest: b.ToolDigest, Args: args, Digest: b.Digest,
 			Epoch: b.Epoch, Key: b.Key, Summary: b.Summary, Preview: previewOf(b.Preview), Labels: b.Labels, Question: b.Question, Channel: b.Channel,
+			Rule: b.Rule, Policy: b.Policy, Requester: b.Requester,
 		},
 		Cause:        cause,
 		ForkOf:       b.ForkOf,
@@ -117,6 +123,9 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 		ValidFor:     period(b.ValidForMs, DefaultValidity),
 	}, errors.Join(errs...)
 }
+
+// maxRuleBytes bounds who may decide, as JSON.
+const maxRuleBytes = 128 << 10
 
 // period turns milliseconds of the wire into a duration: zero is the default,
 // and what no calendar can hold is the longest that is honoured.

@@ -36,6 +36,7 @@ type Link struct {
 	Channel    string
 	Person     string
 	ExpiresAt  time.Time // it shows nothing any more
+	Groups     []string  // of the person, as the channel has them now; not kept
 }
 
 // Links keeps links by the hash of their token.
@@ -71,9 +72,11 @@ func (s *Service) Linked(ctx context.Context, token string) (Link, Request, erro
 	if err != nil {
 		return Link{}, Request{}, fmt.Errorf("channel of a link: %w", err)
 	}
-	if _, ok := c.Person(l.Person); !ok {
+	who, ok := c.Person(l.Person)
+	if !ok {
 		return Link{}, Request{}, ErrNotFound
 	}
+	l.Groups = who.Groups
 	r, err := s.reader.Get(ctx, l.Namespace, l.ApprovalID)
 	return l, r, err
 }
@@ -85,7 +88,7 @@ func (s *Service) DecideLinked(ctx context.Context, token string, a Attempt) (Re
 	if err != nil {
 		return Request{}, false, err
 	}
-	a.ID, a.Namespace, a.By, a.Door = l.ApprovalID, l.Namespace, l.Person, DoorLink
+	a.ID, a.Namespace, a.By, a.Groups, a.Role, a.Door = l.ApprovalID, l.Namespace, l.Person, l.Groups, roleApprover, DoorLink
 	return s.Decide(ctx, a)
 }
 

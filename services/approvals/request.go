@@ -38,8 +38,11 @@ type Request struct {
 	Summary    string
 	Preview    string // what the tool's template makes of Args, one line fit to show; empty for none
 	Labels     map[string]string
-	Question   *events.Question // with events.ApprovalQuestion
-	Channel    string           // where people are told and may decide; empty for none
+	Question   *events.Question     // with events.ApprovalQuestion
+	Channel    string               // where people are told and may decide; empty for none
+	Rule       *events.DecisionRule // who may decide, as it was asked; nil: every approver
+	Policy     string               // what Digest covers, when it is more than the tool's own
+	Requester  string               // the principal that started the run; empty for none
 
 	State     string
 	Decision  string // State once it is not pending

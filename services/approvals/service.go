@@ -117,8 +117,13 @@ func (s *Service) Decide(ctx context.Context, a Attempt) (r Request, repeated bo
 		return r, true, nil
 	}
 	c := &Conflict{Outcome: outcome, Request: r}
-	if outcome == Unfit {
+	switch {
+	case outcome == Unfit:
 		c.Detail = cmp.Or(a.Unfit, unfit(r.Question, a.Result))
+	case outcome == NotAllowed:
+		c.Detail = MayNot(r, a.person())
+	case outcome == Mismatch && a.Digest == "":
+		c.Detail = "send the digest of what you were shown with your yes; nothing was done"
 	}
 	return r, false, c
 }

@@ -9,6 +9,7 @@ type Token struct {
 	Namespace string
 	Role      string
 	Name      string // the principal that commands and decisions record
+	Groups    []string
 	CreatedAt time.Time
 	CreatedBy string
 	ExpiresAt time.Time // zero: never

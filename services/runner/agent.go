@@ -109,7 +109,7 @@ func DecideAnswer(s *State, plan *Plan, a Answer, by Claimed, now time.Time) (De
 		body.Calls = append(body.Calls, asked)
 	}
 	s.recall(plan, body.Calls)
-	facts := s.approvalRun(a, begun)
+	facts := spec.GateCase{Run: s.approvalRun(a, begun, body.CostMicroUSD), Now: now}
 	for i := range body.Calls {
 		if !s.awaits(plan, &body.Calls[i], now) {
 			s.gate(plan, &body.Calls[i], facts)
@@ -184,24 +184,23 @@ func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, begun
 // gate sends a call that is made to a person first when its tool's policy says
 // so, holds it back while the run is paused, and keeps what the runner answers
 // itself.
-func (s *State) gate(plan *Plan, asked *events.AskedCall, facts json.RawMessage) {
+func (s *State) gate(plan *Plan, asked *events.AskedCall, facts spec.GateCase) {
 	if asked.Route != events.RouteSend {
 		return
 	}
 	plan.keepHere(asked)
-	needed, policy := plan.Tools[asked.Tool].ApprovalFor(asked.Args, facts)
-	switch {
-	case asked.Rule == events.RuleRecall:
-		needed = false // nothing is begun
-	case s.Guarded && changes(plan.Tools[asked.Tool]):
-		needed, policy, asked.Rule = true, events.RuleFork, events.RuleFork
-	case s.changedBefore(*asked) != nil: // no condition lets it pass unseen
-		needed = true
+	tool := plan.Tools[asked.Tool]
+	if asked.Rule != events.RuleRecall && s.Guarded && changes(tool) {
+		asked.Rule = events.RuleFork
 	}
-	if needed {
+	facts.Args, facts.Fork = asked.Args, asked.Rule == events.RuleFork
+	g := tool.Gate(plan.asking(), facts)
+	// What a person changed before is asked about again, whatever the conditions say; a
+	// recall begins nothing.
+	if (g.Ask || s.changedBefore(*asked) != nil) && asked.Rule != events.RuleRecall {
 		asked.Route = events.RouteAsk
 		asked.ApprovalID = events.NewApprovalID(asked.CallID, "a", s.Seq+1)
-		asked.Bind = events.BindDigest(asked.Tool, s.toolDigest(asked.Tool), asked.ArgsDigest, policy)
+		asked.Bind = events.BindDigest(asked.Tool, s.toolDigest(asked.Tool), asked.ArgsDigest, g.Policy)
 	}
 	if s.Pause != nil && heldBack(asked) {
 		asked.Route = events.RouteHold
@@ -244,16 +243,12 @@ func (s *State) toolDigest(name string) events.Digest {
 // approvalRun is what an approval condition may read of the run: its counts
 // with this answer, as they stand in its row when the calls are made, so that
 // the ledger judges by the same.
-func (s *State) approvalRun(a Answer, toolCalls int64) json.RawMessage {
-	facts := spec.RunFacts{
+func (s *State) approvalRun(a Answer, toolCalls, cost int64) *spec.RunFacts {
+	return &spec.RunFacts{
 		ID: string(s.RunID), Namespace: s.Namespace, Agent: s.Started.Ref.Name, Labels: s.Started.Labels, Input: s.Started.Input,
 		Trigger: s.Started.Trigger, Principal: s.Started.Principal, ModelCalls: s.ModelCalls + 1, ToolCalls: toolCalls, Tokens: s.Usage.Total() + a.Usage.Total(),
+		Cost: s.Cost + cost,
 	}
-	raw, err := facts.JSON()
-	if err != nil {
-		return nil // the condition then fails, and a failed condition asks
-	}
-	return raw
 }
 
 // advanceAgent adds what follows for an agent's run: its end after a last

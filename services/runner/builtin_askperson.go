@@ -83,7 +83,7 @@ func (o *outbox) askQuestion(q events.QuestionAsked) error {
 	body := events.AskApproval{
 		ApprovalID: q.ApprovalID, Kind: events.ApprovalQuestion, RunID: o.s.RunID, CallID: q.CallID, Namespace: o.s.Namespace,
 		Agent: o.s.Started.Ref.Name, Tool: c.Tool, ToolDigest: o.s.toolDigest(c.Tool), Args: c.Args, Digest: q.Bind,
-		Summary: clip(q.Question.Text, 300), Labels: o.s.Started.Labels, Question: whole(o.plan, c.Tool, q.Question), Channel: o.plan.asksIn(),
+		Summary: clip(q.Question.Text, 300), Labels: o.s.Started.Labels, Question: whole(o.plan, c.Tool, q.Question), Channel: o.plan.asksIn(), Requester: o.s.Started.Principal,
 	}
 	if t, ok := o.plan.Tools[c.Tool]; ok {
 		body.ExpiresAfterMs = t.ApprovalExpiresAfter.Std().Milliseconds()

@@ -37,10 +37,7 @@ func (s *State) edited(plan *Plan, c *Call, a events.ApprovalDecision) events.Ap
 	if bad := tool.CheckArgs(args); len(bad) > 0 {
 		return no("%s", violations(bad))
 	}
-	policy := tool.Approval.String()
-	if c.Rule == events.RuleFork {
-		policy = events.RuleFork
-	}
+	policy := plan.asking().PolicyText(tool, c.Rule == events.RuleFork)
 	if a.Digest != events.BindDigest(c.Tool, s.toolDigest(c.Tool), events.DigestOf(args), policy) {
 		return no("they are not what was confirmed")
 	}

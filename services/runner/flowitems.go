@@ -118,9 +118,9 @@ func (d *decision) startItem(plan *Plan, index int, r *rendering, i, attempt, pl
 	}
 	switch step.Kind() {
 	case spec.StepTool:
-		it.Call = s.toolItem(plan, step, it, place, input)
+		it.Call = s.toolItem(plan, step, it, place, input, d.now)
 	case spec.StepApproval:
-		it.Call, err = s.questionItem(step, it, place, input, values)
+		it.Call, err = s.questionItem(plan, step, it, place, input, values)
 	default:
 		if depth := s.depth() + 1; depth > spec.MaxRunDepth {
 			return it, tooDeep(depth)
@@ -140,7 +140,7 @@ func (s *State) stepCall(step *spec.Step, it events.StepItem, place int) *events
 
 // toolItem is a call that the flow itself makes. Arguments that break the tool's
 // schema are a failed item: nothing is sent.
-func (s *State) toolItem(plan *Plan, step *spec.Step, it events.StepItem, place int, args json.RawMessage) *events.AskedCall {
+func (s *State) toolItem(plan *Plan, step *spec.Step, it events.StepItem, place int, args json.RawMessage, now time.Time) *events.AskedCall {
 	asked, tool := s.stepCall(step, it, place), plan.Tools[step.Tool]
 	refuse := func(code, format string, args ...any) *events.AskedCall {
 		asked.Route, asked.Problem = events.RouteAnswer, &events.Problem{Code: code, Message: clip(fmt.Sprintf(format, args...), 2000)}
@@ -157,30 +157,26 @@ func (s *State) toolItem(plan *Plan, step *spec.Step, it events.StepItem, place 
 	if bad := tool.Input.Validate(canonical); len(bad) > 0 {
 		return refuse("invalid_arguments", "the arguments break the schema of %s: %s; nothing was called", step.Tool, violations(bad))
 	}
-	if needed, policy := tool.ApprovalFor(canonical, s.flowFacts()); needed {
+	if g := tool.Gate(plan.asking(), spec.GateCase{Args: canonical, Run: s.flowFacts(), Now: now}); g.Ask {
 		asked.Route = events.RouteAsk
 		asked.ApprovalID = events.NewApprovalID(asked.CallID, "a", s.Seq+1)
-		asked.Bind = events.BindDigest(step.Tool, s.toolDigest(step.Tool), asked.ArgsDigest, policy)
+		asked.Bind = events.BindDigest(step.Tool, s.toolDigest(step.Tool), asked.ArgsDigest, g.Policy)
 	}
 	return asked
 }
 
 // flowFacts is what a tool's approval condition may read of a flow's run. The
 // counts are 0 there: how many items have begun depends on the order of ends.
-func (s *State) flowFacts() json.RawMessage {
-	raw, err := spec.RunFacts{
+func (s *State) flowFacts() *spec.RunFacts {
+	return &spec.RunFacts{
 		ID: string(s.RunID), Namespace: s.Namespace, Agent: s.Started.Ref.Name, Labels: s.Started.Labels, Input: s.Started.Input,
 		Trigger: s.Started.Trigger, Principal: s.Started.Principal,
-	}.JSON()
-	if err != nil {
-		return nil // the condition then fails, and a failed condition asks
 	}
-	return raw
 }
 
 // questionItem asks a person for a yes. It is bound to the flow's version, the
 // step, the text that is shown and the data beside it.
-func (s *State) questionItem(step *spec.Step, it events.StepItem, place int, data json.RawMessage, values map[string]json.RawMessage) (*events.AskedCall, error) {
+func (s *State) questionItem(plan *Plan, step *spec.Step, it events.StepItem, place int, data json.RawMessage, values map[string]json.RawMessage) (*events.AskedCall, error) {
 	text, err := step.Approval.Text.Text(values)
 	if err != nil {
 		return nil, fmt.Errorf("approval.text: %w", err)
@@ -197,7 +193,11 @@ func (s *State) questionItem(step *spec.Step, it events.StepItem, place int, dat
 	asked.Tool, asked.Route, asked.Args, asked.ArgsDigest = step.Name, events.RouteAsk, canonical, events.DigestOf(canonical)
 	asked.ApprovalID = events.NewApprovalID(asked.CallID, "a", s.Seq+1)
 	asked.Step.Question, asked.Step.ExpiresAfterMs = text, step.Approval.ExpiresAfter.Std().Milliseconds()
-	asked.Bind = events.BindDigest(step.Name, s.Started.Ref.Digest, asked.ArgsDigest, "question "+text)
+	policy := "question " + text
+	if p := plan.asking().Policy(); p != nil && p.Rule != nil {
+		policy = "rule " + p.Rule.String() + "; " + policy
+	}
+	asked.Bind = events.BindDigest(step.Name, s.Started.Ref.Digest, asked.ArgsDigest, policy)
 	return asked, nil
 }
 

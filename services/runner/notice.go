@@ -78,16 +78,19 @@ func (p *Plan) notify() *spec.Notify {
 	return nil
 }
 
-// asksIn is the channel in which people are asked; empty for none.
-func (p *Plan) asksIn() string {
+// asking is what the definition says about asking people.
+func (p *Plan) asking() spec.Asking {
 	switch {
 	case p.Agent != nil:
-		return p.Agent.Approvals.To()
+		return p.Agent.Asking()
 	case p.Flow != nil:
-		return p.Flow.Approvals.To()
+		return p.Flow.Asking()
 	}
-	return ""
+	return spec.Asking{}
 }
+
+// asksIn is the channel in which people are asked; empty for none.
+func (p *Plan) asksIn() string { return p.asking().Approvals.To() }
 
 func (s *Service) notices(ctx context.Context, st *State, facts []Fact) ([]events.Notice, error) {
 	found := dueNotices(st, facts)

@@ -8,14 +8,15 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 // approve writes the yes that the approvals service would hold, valid for the
 // given time, and puts it on the call.
 func (w *world) approve(c *events.CallTool, state string, valid time.Duration, change func(*events.Digest)) {
 	w.t.Helper()
-	_, policy := defs().byDigest[c.ToolDigest].ApprovalFor(c.Args, nil)
-	bind := events.BindDigest(c.Tool, c.ToolDigest, c.ArgsDigest, policy)
+	g := defs().byDigest[c.ToolDigest].Gate(spec.Asking{}, spec.GateCase{Args: c.Args})
+	bind := events.BindDigest(c.Tool, c.ToolDigest, c.ArgsDigest, g.Policy)
 	if change != nil {
 		change(&bind)
 	}

@@ -180,6 +180,7 @@ spec:
 type definitions struct {
 	byDigest map[events.Digest]*spec.Tool
 	byName   map[string]events.Digest
+	asking   map[events.Digest]spec.Asking // of agents and flows
 }
 
 var _ tools.Definitions = definitions{}
@@ -191,12 +192,19 @@ func (d definitions) Tool(_ context.Context, _ string, digest events.Digest) (*s
 	return nil, tools.ErrNoDefinition
 }
 
+func (d definitions) Asking(_ context.Context, _ string, ref events.Ref) (spec.Asking, error) {
+	if a, ok := d.asking[ref.Digest]; ok {
+		return a, nil
+	}
+	return spec.Asking{}, nil
+}
+
 var defs = sync.OnceValue(func() definitions {
 	docs, err := spec.Parse("tools.yaml", []byte(toolYAML+probeEndYAML+replyYAML+matrixYAML()+outputYAML+limitYAML+circuitYAML))
 	if err != nil {
 		panic(err)
 	}
-	d := definitions{map[events.Digest]*spec.Tool{}, map[string]events.Digest{}}
+	d := definitions{map[events.Digest]*spec.Tool{}, map[string]events.Digest{}, map[events.Digest]spec.Asking{"sha256:strict": strict}}
 	for _, doc := range docs {
 		d.byDigest[doc.Digest], d.byName[doc.Name] = doc.Tool, doc.Digest
 	}

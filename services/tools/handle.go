@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -61,6 +60,9 @@ func (s *Service) HandleCall(ctx context.Context, m events.Received) error {
 			return fmt.Errorf("load call %s: %w", j.c.CallID, err)
 		}
 		j.seen, j.seenAt = st.Now, s.now()
+		if err := s.gate(ctx, j, st); err != nil {
+			return err
+		}
 		err = s.perform(ctx, j, Decide(st, j.plan, j.c, s.worker, s.attempts.own))
 		if !errors.Is(err, errChanged) {
 			return err
@@ -84,13 +86,7 @@ func (s *Service) plan(ctx context.Context, j *job) error {
 	case err != nil:
 		return fmt.Errorf("find tool %s of call %s: %w", j.c.Tool, j.c.CallID, err)
 	}
-	var run json.RawMessage
-	if tool.Approval.Mode == spec.ApprovalWhen {
-		if run, err = s.store.RunFacts(ctx, j.c.RunID); err != nil {
-			return fmt.Errorf("read run of call %s: %w", j.c.CallID, err)
-		}
-	}
-	j.tool, j.plan = tool, MakePlan(tool, j.c, run)
+	j.tool, j.plan = tool, MakePlan(tool, j.c)
 	if j.plan.Problem == nil && s.kindOf(tool) == nil {
 		j.plan.Problem = problem(CodeNoKind, "no tool kind of this release runs %s", j.c.Tool)
 	}

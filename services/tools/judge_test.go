@@ -70,7 +70,7 @@ spec:
 		var seen Request
 		s := &Service{kinds: []Kind{asked{tc.out, &seen}}, now: time.Now, log: slog.New(slog.DiscardHandler)}
 		c := events.CallTool{Tool: "pay", Args: args}
-		r, result := s.look(t.Context(), &job{c: c, tool: tool, plan: MakePlan(tool, c, nil), log: s.log})
+		r, result := s.look(t.Context(), &job{c: c, tool: tool, plan: MakePlan(tool, c), log: s.log})
 		if r.Probe != tc.want || string(result) != tc.result {
 			t.Errorf("%s: %s with %s (%s), want %s with %s", name, r.Probe, result, r.Error, tc.want, tc.result)
 		}

@@ -3,7 +3,6 @@ package tools
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -68,10 +67,9 @@ const (
 	defaultPool    = spec.DefaultPool
 )
 
-// MakePlan derives the plan of a call from its tool's definition. run is what
-// an approval condition reads as run (spec.RunFacts); without it a condition
-// that reads it asks.
-func MakePlan(t *spec.Tool, c events.CallTool, run json.RawMessage) Plan {
+// MakePlan derives the plan of a call from its tool's definition alone; the run's
+// definition may ask for more (Service.gate).
+func MakePlan(t *spec.Tool, c events.CallTool) Plan {
 	p := Plan{Class: Class(t.Effect), Key: c.Key, Pool: t.Pool, Timeout: t.Timeout.Std(), Limits: t.Limits}
 	if p.Pool == "" {
 		p.Pool = defaultPool
@@ -104,14 +102,7 @@ func MakePlan(t *spec.Tool, c events.CallTool, run json.RawMessage) Plan {
 			p.Key = key
 		}
 	}
-	gated, policy := t.ApprovalFor(c.Args, run)
-	if c.Rule == events.RuleFork {
-		gated, policy = true, events.RuleFork
-	}
-	if gated || c.Approval != nil { // who brings a yes is held to it, also when a person made of the call one that needs none
-		p.Gated = true
-		p.Bind = events.BindDigest(c.Tool, c.ToolDigest, c.ArgsDigest, policy)
-	}
+	p.gate(t, c, spec.Asking{}, spec.GateCase{})
 	return p
 }
 

@@ -46,11 +46,11 @@ func TestMakePlan_AForkAsksInAnyCase(t *testing.T) {
 	t.Parallel()
 	tool := &spec.Tool{Effect: spec.EffectWrite, Approval: spec.Approval{Mode: spec.ApprovalNever}}
 	c := ask1
-	if p := MakePlan(tool, c, nil); p.Gated {
+	if p := MakePlan(tool, c); p.Gated {
 		t.Fatal("the tool asks by itself")
 	}
 	c.Rule = events.RuleFork
-	p := MakePlan(tool, c, nil)
+	p := MakePlan(tool, c)
 	if want := events.BindDigest(c.Tool, c.ToolDigest, c.ArgsDigest, events.RuleFork); !p.Gated || p.Bind != want {
 		t.Errorf("gated %t, bound to %s, want %s", p.Gated, p.Bind, want)
 	}

@@ -201,7 +201,7 @@ func (s *Service) Reply(ctx context.Context, in Reply) error {
 	if out.Error != nil {
 		out.Receipt.Code, out.Receipt.Error = out.Error.Code, out.Error.Message
 	}
-	p := MakePlan(tool, events.CallTool{Tool: e.Tool, ToolDigest: a.ToolDigest, Args: e.Args, Key: e.Key}, nil)
+	p := MakePlan(tool, events.CallTool{Tool: e.Tool, ToolDigest: a.ToolDigest, Args: e.Args, Key: e.Key})
 	t := Taken{
 		Hash: a.Hash, Digest: events.DigestOf(in.Body), Worker: s.worker, Verdict: out.Verdict, Receipt: out.Receipt,
 		Conclusion: Conclude(out.Verdict, p, Claim{Doubted: a.Doubted}, out.Error, 0, began),

@@ -195,7 +195,7 @@ func TestSecrets_EveryWayToFail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := definitions{map[events.Digest]*spec.Tool{}, map[string]events.Digest{}}
+	d := definitions{map[events.Digest]*spec.Tool{}, map[string]events.Digest{}, nil}
 	for _, doc := range docs {
 		if doc.Tool != nil {
 			d.byDigest[doc.Digest], d.byName[doc.Name] = doc.Tool, doc.Digest

@@ -117,6 +117,9 @@ type State struct {
 	Now    time.Time // the database's clock
 	Call   *Call     // nil when the call was never seen
 	Effect *Effect   // nil when the key was never used
+	// Executes is the agent or flow that the call's run executes, as the runner has
+	// it; empty when it has no such run.
+	Executes events.Ref
 	// Owner is the beat of whoever holds the claim; Self is this process's.
 	Owner Beat
 	Self  Beat

@@ -18,7 +18,7 @@ type Store interface {
 	// RunFacts reads what approval conditions know about a run; nil when the
 	// runner has no such run. No new answer of the model changes it while one of
 	// the run's calls is open.
-	RunFacts(ctx context.Context, run events.RunID) (json.RawMessage, error)
+	RunFacts(ctx context.Context, run events.RunID) (*spec.RunFacts, error)
 	// Answer records an answer for a call that does not act. It returns the
 	// call as it stands, and false when the state that the answer was decided
 	// on has changed.
@@ -201,6 +201,8 @@ type Reader interface {
 // Definitions finds tools by the digest that a run has pinned; ErrNoDefinition.
 type Definitions interface {
 	Tool(ctx context.Context, namespace string, d events.Digest) (*spec.Tool, error)
+	// Asking is what a version of an agent or flow says about asking people.
+	Asking(ctx context.Context, namespace string, ref events.Ref) (spec.Asking, error)
 }
 
 // Publisher sends messages and waits until the stream has stored them.

@@ -71,7 +71,7 @@ func (s *Service) Try(ctx context.Context, t Trial) (Tried, error) {
 		RunID: run, CallID: events.NewCallID(run, 1, 0), Namespace: t.Namespace, Tool: t.Tool, ToolDigest: digest,
 		Args: args, ArgsDigest: events.DigestOf(args), Key: fmt.Sprintf("%s/1/0/%s", run, t.Tool),
 	}
-	j := &job{c: call, tool: tool, plan: MakePlan(tool, call, nil), log: s.log.With(telemetry.KeyTool, t.Tool)}
+	j := &job{c: call, tool: tool, plan: MakePlan(tool, call), log: s.log.With(telemetry.KeyTool, t.Tool)}
 	out := Tried{Digest: digest, Effect: tool.Effect}
 	switch {
 	case tool.AnsweredByRunner() != nil:

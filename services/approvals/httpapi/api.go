@@ -35,7 +35,7 @@ func Register(d *door.Door, s *approvals.Service) {
 		Description: "The first decision wins. The same decision again answers 200 with the stored one; another decision, " +
 			"or one after the expiry or the withdrawal, answers 409 and changes nothing. 200 means that the decision is stored " +
 			"and reaches the run by itself.",
-		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
+		Errors: []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
 	}, authn.Approver, a.decide)
 	door.Register(d, huma.Operation{
 		Method: http.MethodGet, Path: "/v1/notices", Tags: tags, OperationID: "list-notices",
@@ -56,6 +56,7 @@ const (
 	codeExpired   = "approval_expired"
 	codeWithdrawn = "approval_withdrawn"
 	codeMismatch  = "digest_mismatch"
+	codeNotYours  = "not_allowed"    // 403
 	codeWrongKind = "wrong_decision" // 422
 	codeUnfit     = "unfit_answer"   // 422
 )
@@ -141,7 +142,7 @@ type decideInput struct {
 		Comment  string          `json:"comment,omitempty" doc:"at most 4,000 characters; the model reads the reason of a rejection"`
 		Result   json.RawMessage `json:"result,omitempty" doc:"with happened: what the call returned; with answer: the answer, any JSON of at most 64 KiB that the question allows"`
 		Args     json.RawMessage `json:"args,omitempty" doc:"with approve: arguments in the place of those that were asked about; digest must be the one that POST /v1/approvals/{id}/edit said for them"`
-		Digest   string          `json:"digest,omitempty" doc:"the digest that was shown; a request that asks about something else is not decided"`
+		Digest   string          `json:"digest,omitempty" doc:"the digest that was shown; a request that asks about something else is not decided. A yes to a request with a rule needs it"`
 	}
 }
 
@@ -179,7 +180,7 @@ const unconfirmed = "the decision could not be confirmed; send it again: it is m
 
 // attemptOf is an attempt of who has the token of the request, whatever its body says.
 func attemptOf(who authn.Principal) approvals.Attempt {
-	return approvals.Attempt{Namespace: who.Namespace, By: who.Name, Door: approvals.DoorAPI}
+	return approvals.Attempt{Namespace: who.Namespace, By: who.Name, Groups: who.Groups, Role: who.Role.String(), Door: approvals.DoorAPI}
 }
 
 func conflictOf(err error) (*approvals.Conflict, bool) {
@@ -197,6 +198,8 @@ func problem(id string, err error) error {
 			return door.Error(http.StatusConflict, codeExpired, c.Error())
 		case approvals.Gone:
 			return door.Error(http.StatusConflict, codeWithdrawn, c.Error())
+		case approvals.NotAllowed:
+			return door.Error(http.StatusForbidden, codeNotYours, c.Error())
 		case approvals.Mismatch:
 			return door.Error(http.StatusConflict, codeMismatch, c.Error())
 		case approvals.Unfit:

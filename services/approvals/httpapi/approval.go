@@ -27,6 +27,8 @@ type Approval struct {
 	Key            string            `json:"key,omitempty" doc:"of the effect in the ledger"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Question       *Question         `json:"question,omitempty" doc:"what is asked, of a question"`
+	Rule           *Rule             `json:"rule,omitempty" doc:"who may decide; absent: every approver"`
+	Requester      string            `json:"requester,omitempty" doc:"who started the run"`
 	CreatedAt      time.Time         `json:"created_at"`
 	ExpiresAt      time.Time         `json:"expires_at"`
 	DecidedAt      time.Time         `json:"decided_at,omitzero"`
@@ -51,6 +53,31 @@ type Question struct {
 	Schema  json.RawMessage `json:"schema,omitempty" doc:"a JSON Schema that the answer must fit"`
 }
 
+// Rule says who may decide.
+type Rule struct {
+	Deciders        []Deciders `json:"deciders,omitempty" doc:"conditions on the person; all of them must hold"`
+	RequesterDenied bool       `json:"requester_denied,omitempty" doc:"whoever started the run may not decide"`
+}
+
+// Deciders holds for one of the users, for who is in one of the groups, and for who
+// has one of the roles.
+type Deciders struct {
+	Users  []string `json:"users,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	Roles  []string `json:"roles,omitempty"`
+}
+
+func rule(r *events.DecisionRule) *Rule {
+	if r == nil {
+		return nil
+	}
+	out := &Rule{RequesterDenied: r.RequesterDenied}
+	for _, d := range r.Deciders {
+		out.Deciders = append(out.Deciders, Deciders(d))
+	}
+	return out
+}
+
 func question(q *events.Question) *Question {
 	if q == nil {
 		return nil
@@ -63,6 +90,7 @@ func show(r approvals.Request) Approval {
 		ApprovalID: string(r.ID), Namespace: r.Namespace, Kind: r.Kind, State: r.State, Summary: r.Summary, Preview: r.Preview,
 		RunID: string(r.RunID), CallID: string(r.CallID), Agent: r.Agent, Tool: r.Tool, ToolDigest: string(r.ToolDigest),
 		Args: r.Args, Digest: string(r.Digest), Epoch: r.Epoch, Key: r.Key, Labels: r.Labels, Question: question(r.Question),
+		Rule: rule(r.Rule), Requester: r.Requester,
 		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, DecidedAt: r.DecidedAt, DecidedBy: r.DecidedBy,
 		Door: r.Door, Comment: r.Comment, Result: r.Result, ValidUntil: r.ValidUntil,
 		WithdrawReason: r.WithdrawReason, UnusedAt: r.UnusedAt, UnusedReason: r.UnusedReason,

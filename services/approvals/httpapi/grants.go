@@ -99,7 +99,7 @@ func (a api) makeGrant(ctx context.Context, in *makeGrantInput) (*grantOutput, e
 	}
 	g, err := a.service.MakeGrant(ctx, approvals.Grant{
 		Namespace: who.Namespace, Tool: b.Tool, Agent: b.Agent, When: b.When, MaxUses: b.Count, AmountOf: b.AmountOf, MaxAmount: b.MaxAmount, Comment: b.Comment,
-		Maker: approvals.Maker{Name: who.Name, Role: who.Role.String()},
+		Maker: approvals.Maker{Name: who.Name, Role: who.Role.String(), Groups: who.Groups},
 	}, time.Duration(b.ExpiresIn)*time.Second, events.ApprovalID(b.Like))
 	if err != nil {
 		return nil, problem(b.Like, err)

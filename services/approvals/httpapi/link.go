@@ -157,6 +157,8 @@ func (l *links) decide(w http.ResponseWriter, r *http.Request, token string) (in
 			v := viewOf(token, link, decided)
 			v.Message = "Thank you. Your decision is stored and reaches the run by itself."
 			return http.StatusOK, v
+		case conflict && c.Outcome == approvals.NotAllowed:
+			return http.StatusForbidden, view{Title: "Not yours to decide", Message: c.Error()}
 		case conflict && c.Outcome != approvals.Unfit && c.Outcome != approvals.WrongKind:
 			v := viewOf(token, link, c.Request)
 			v.Problem = "Your click changed nothing: " + c.Error()

@@ -14,7 +14,7 @@ import (
 const columns = `approval_id, namespace, kind, run_id, call_id, agent, tool, tool_digest, args::text, digest,
 	epoch, key, summary, labels::text, state, decided_by, door, comment, result::text,
 	created_at, expires_at, decided_at, valid_until, withdraw_reason, unused_at, unused_reason,
-	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text`
+	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy`
 
 // row is one asked request as the database has it.
 type row struct {
@@ -36,6 +36,8 @@ type row struct {
 	Channel                                    string
 	Preview                                    string
 	AskedDigest, EditedArgs                    *string
+	Rule                                       *string
+	Requester, Policy                          string
 }
 
 func (r row) request() (approvals.Request, error) {
@@ -44,7 +46,7 @@ func (r row) request() (approvals.Request, error) {
 		RunID: events.RunID(r.RunID), CallID: events.CallID(r.CallID),
 		Agent: r.Agent, Tool: r.Tool, ToolDigest: events.Digest(r.ToolDigest),
 		Args: json.RawMessage(r.Args), Digest: events.Digest(r.Digest),
-		Epoch: r.Epoch, Key: r.Key, Summary: r.Summary, Preview: r.Preview, Channel: r.Channel,
+		Epoch: r.Epoch, Key: r.Key, Summary: r.Summary, Preview: r.Preview, Channel: r.Channel, Requester: r.Requester, Policy: r.Policy,
 		State: r.State, DecidedBy: r.DecidedBy, Door: r.Door, Comment: r.Comment,
 		CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 		DecidedAt: utc(r.DecidedAt), ValidUntil: utc(r.ValidUntil),
@@ -64,6 +66,11 @@ func (r row) request() (approvals.Request, error) {
 	if r.Question != nil {
 		if err := json.Unmarshal([]byte(*r.Question), &out.Question); err != nil {
 			return approvals.Request{}, fmt.Errorf("question of approval %s: %w", r.ApprovalID, err)
+		}
+	}
+	if r.Rule != nil {
+		if err := json.Unmarshal([]byte(*r.Rule), &out.Rule); err != nil {
+			return approvals.Request{}, fmt.Errorf("rule of approval %s: %w", r.ApprovalID, err)
 		}
 	}
 	if err := json.Unmarshal([]byte(r.Labels), &out.Labels); err != nil {

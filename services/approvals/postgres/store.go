@@ -39,10 +39,10 @@ WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now),
 asked AS (
 INSERT INTO approvals.requests AS r (
 	approval_id, namespace, run_id, kind, call_id, agent, tool, tool_digest, args, digest, epoch, key, summary, labels,
-	ask_cause, asked_at, created_at, expires_at, valid_for, question, channel, preview, similarity, flow)
+	ask_cause, asked_at, created_at, expires_at, valid_for, question, channel, preview, similarity, flow, rule, requester, policy)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text::json, $10::text,
 	$11::bigint, $12::text, $13::text, $14::text::jsonb, $15::text, t.now, t.now,
-	t.now + $16::bigint * interval '1 millisecond', $17::bigint * interval '1 millisecond', $18::text::json, $19::text, $20::text, $21::text, ` + flowSQL + `
+	t.now + $16::bigint * interval '1 millisecond', $17::bigint * interval '1 millisecond', $18::text::json, $19::text, $20::text, $21::text, ` + flowSQL + `, $22::text::json, $23::text, $24::text
 FROM t
 ON CONFLICT (approval_id) DO UPDATE SET -- a withdrawal came first and keeps its state
 	kind = EXCLUDED.kind, call_id = EXCLUDED.call_id, agent = EXCLUDED.agent, tool = EXCLUDED.tool,
@@ -50,7 +50,8 @@ ON CONFLICT (approval_id) DO UPDATE SET -- a withdrawal came first and keeps its
 	key = EXCLUDED.key, summary = EXCLUDED.summary, labels = EXCLUDED.labels, ask_cause = EXCLUDED.ask_cause,
 	asked_at = EXCLUDED.asked_at, expires_at = EXCLUDED.expires_at, valid_for = EXCLUDED.valid_for,
 	namespace = EXCLUDED.namespace, question = EXCLUDED.question, channel = EXCLUDED.channel,
-	preview = EXCLUDED.preview, similarity = EXCLUDED.similarity, flow = EXCLUDED.flow
+	preview = EXCLUDED.preview, similarity = EXCLUDED.similarity, flow = EXCLUDED.flow,
+	rule = EXCLUDED.rule, requester = EXCLUDED.requester, policy = EXCLUDED.policy
 WHERE r.asked_at IS NULL AND r.run_id = EXCLUDED.run_id
 RETURNING r.*),
 told AS (
@@ -73,18 +74,18 @@ func (s *Store) Ask(ctx context.Context, a approvals.Ask) (approvals.Request, bo
 			return approvals.Request{}, false, fault.Terminal("data", err)
 		}
 	}
-	var question *string
-	if a.Question != nil {
-		raw, err := events.Marshal(a.Question)
-		if err != nil {
-			return approvals.Request{}, false, fault.Terminal("data", err)
-		}
-		question = new(string(raw))
+	question, err := orNull(a.Question)
+	if err != nil {
+		return approvals.Request{}, false, err
+	}
+	rule, err := orNull(a.Rule)
+	if err != nil {
+		return approvals.Request{}, false, err
 	}
 	r, err := s.open(ctx, a, []any{a.ID, a.Namespace, a.RunID, a.Kind, a.CallID, a.Agent, a.Tool, a.ToolDigest,
 		string(a.Args), a.Digest, a.Epoch, a.Key, a.Summary, string(labels), a.Cause,
 		a.ExpiresAfter.Milliseconds(), a.ValidFor.Milliseconds(), question, a.Channel,
-		a.Preview, approvals.Similarity(a.Kind, a.Tool, a.Args, a.Labels)})
+		a.Preview, approvals.Similarity(a.Kind, a.Tool, a.Args, a.Labels), rule, a.Requester, a.Policy})
 	if err == nil {
 		return r, false, nil
 	}
@@ -96,6 +97,18 @@ func (s *Store) Ask(ctx context.Context, a approvals.Ask) (approvals.Request, bo
 		return approvals.Request{}, false, fault.Terminal("id_taken", fmt.Errorf("approval %s belongs to another run or namespace", a.ID))
 	}
 	return r, true, err
+}
+
+// orNull is v as JSON text; NULL for nil.
+func orNull[T any](v *T) (*string, error) {
+	if v == nil {
+		return nil, nil
+	}
+	raw, err := events.Marshal(v)
+	if err != nil {
+		return nil, fault.Terminal("data", err)
+	}
+	return new(string(raw)), nil
 }
 
 const withdrawSQL = `

@@ -172,7 +172,7 @@ func TestApply_BadBodies(t *testing.T) {
 func TestTokens_ShownOnceUsedAndRevoked(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	made := get[httpapi.NewToken](r, "POST", "/v1/tokens", authn.Admin, `{"name":"maria","role":"approver","expires_at":"`+time.Now().Add(time.Hour).UTC().Format(time.RFC3339)+`"}`)
+	made := get[httpapi.NewToken](r, "POST", "/v1/tokens", authn.Admin, `{"name":"maria","role":"approver","groups":["finance","leads"],"expires_at":"`+time.Now().Add(time.Hour).UTC().Format(time.RFC3339)+`"}`)
 	if !strings.HasPrefix(made.Secret, authn.TokenPrefix) || made.Namespace != "default" || made.CreatedBy != "admin" || made.ExpiresAt == nil {
 		t.Errorf("made: %+v", made.Token)
 	}
@@ -187,7 +187,7 @@ func TestTokens_ShownOnceUsedAndRevoked(t *testing.T) {
 	// Any service verifies it by the view.
 	v := authn.NewPostgres(r.db)
 	p, err := v.Verify(t.Context(), made.Secret)
-	if diff := cmp.Diff(authn.Principal{Name: "maria", Namespace: "default", Role: authn.Approver}, p); err != nil || diff != "" {
+	if diff := cmp.Diff(authn.Principal{Name: "maria", Namespace: "default", Role: authn.Approver, Groups: []string{"finance", "leads"}}, p); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 
@@ -208,7 +208,7 @@ func TestTokens_ShownOnceUsedAndRevoked(t *testing.T) {
 		return err != nil
 	})
 	for body, want := range map[string]int{
-		`{"name":"x","role":"root"}`: 422, `{"name":"","role":"viewer"}`: 422, `{"role":"viewer"}`: 422,
+		`{"name":"x","role":"root"}`: 422, `{"name":"x","role":"viewer","groups":["two words"]}`: 422, `{"name":"","role":"viewer"}`: 422, `{"role":"viewer"}`: 422,
 		`{"name":"x","role":"viewer","expires_at":"2020-01-01T00:00:00Z"}`: 422,
 	} {
 		if status, _, raw := r.do("POST", "/v1/tokens", doortest.Token(authn.Admin), body); status != want {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/console"
 )
 
@@ -19,6 +21,7 @@ type Token struct {
 	Name      string     `json:"name" doc:"the principal that commands and decisions record"`
 	Namespace string     `json:"namespace"`
 	Role      string     `json:"role" enum:"viewer,operator,approver,admin"`
+	Groups    []string   `json:"groups,omitempty" doc:"for rules about who may decide"`
 	CreatedAt time.Time  `json:"created_at"`
 	CreatedBy string     `json:"created_by"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
@@ -27,7 +30,7 @@ type Token struct {
 }
 
 func wireToken(t console.Token) Token {
-	return Token{ID: t.ID, Name: t.Name, Namespace: t.Namespace, Role: t.Role, CreatedAt: t.CreatedAt, CreatedBy: t.CreatedBy,
+	return Token{ID: t.ID, Name: t.Name, Namespace: t.Namespace, Role: t.Role, Groups: t.Groups, CreatedAt: t.CreatedAt, CreatedBy: t.CreatedBy,
 		ExpiresAt: orNil(t.ExpiresAt), RevokedAt: orNil(t.RevokedAt), RevokedBy: t.RevokedBy}
 }
 
@@ -41,6 +44,7 @@ type createTokenInput struct {
 	Body struct {
 		Name      string     `json:"name" minLength:"1" maxLength:"120" pattern:"^[A-Za-z0-9][A-Za-z0-9 ._@+-]*$" doc:"who will act with it"`
 		Role      string     `json:"role" enum:"viewer,operator,approver,admin"`
+		Groups    []string   `json:"groups,omitempty" maxItems:"50" doc:"that rules about who may decide name: 1 to 63 of A-Z a-z 0-9 . _ @ + -"`
 		ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	}
 }
@@ -82,7 +86,12 @@ func (a *api) tokens() {
 		DefaultStatus: http.StatusCreated,
 	}, authn.Admin, func(ctx context.Context, in *createTokenInput) (*createTokenOutput, error) {
 		p, _ := authn.FromContext(ctx)
-		t := console.Token{Namespace: p.Namespace, Role: in.Body.Role, Name: in.Body.Name, CreatedBy: p.Name}
+		t := console.Token{Namespace: p.Namespace, Role: in.Body.Role, Name: in.Body.Name, Groups: in.Body.Groups, CreatedBy: p.Name}
+		for i, g := range t.Groups {
+			if !spec.ValidGroup(g) {
+				return nil, door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, "a group has a name that is none").At(fmt.Sprintf("body.groups[%d]", i), "1 to 63 of A-Z a-z 0-9 . _ @ + -, starting with a letter or digit")
+			}
+		}
 		if at := in.Body.ExpiresAt; at != nil {
 			if at.Before(time.Now()) {
 				return nil, door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, "the token would be expired already").At("body.expires_at", "is in the past")

@@ -10,16 +10,16 @@ import (
 	"github.com/holdfast-run/holdfast/services/console"
 )
 
-const tokenColumns = `id, namespace, role, name, created_at, created_by, expires_at, revoked_at, coalesce(revoked_by, '')`
+const tokenColumns = `id, namespace, role, name, created_at, created_by, expires_at, revoked_at, coalesce(revoked_by, ''), groups`
 
 const insertToken = `
-INSERT INTO catalog.tokens (id, hash, namespace, role, name, created_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO catalog.tokens (id, hash, namespace, role, name, created_by, expires_at, groups)
+VALUES ($1, $2, $3, $4, $5, $6, $7, coalesce($8::text[], '{}'))
 RETURNING ` + tokenColumns
 
 // AddToken implements console.TokenStore.
 func (s *Store) AddToken(ctx context.Context, t console.Token) (console.Token, error) {
-	rows, err := s.pool.Query(ctx, insertToken, t.ID, t.Hash, t.Namespace, t.Role, t.Name, t.CreatedBy, orNull(t.ExpiresAt))
+	rows, err := s.pool.Query(ctx, insertToken, t.ID, t.Hash, t.Namespace, t.Role, t.Name, t.CreatedBy, orNull(t.ExpiresAt), t.Groups)
 	if err != nil {
 		return console.Token{}, fmt.Errorf("add token: %w", err)
 	}
@@ -65,7 +65,7 @@ func (s *Store) RevokeToken(ctx context.Context, namespace, id, by string) (cons
 func scanToken(row pgx.CollectableRow) (console.Token, error) {
 	var t console.Token
 	var expires, revoked *time.Time
-	err := row.Scan(&t.ID, &t.Namespace, &t.Role, &t.Name, &t.CreatedAt, &t.CreatedBy, &expires, &revoked, &t.RevokedBy)
+	err := row.Scan(&t.ID, &t.Namespace, &t.Role, &t.Name, &t.CreatedAt, &t.CreatedBy, &expires, &revoked, &t.RevokedBy, &t.Groups)
 	t.CreatedAt, t.ExpiresAt, t.RevokedAt = t.CreatedAt.UTC(), orZero(expires), orZero(revoked)
 	return t, err
 }

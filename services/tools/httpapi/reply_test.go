@@ -24,6 +24,10 @@ type oneTool struct{ tool *spec.Tool }
 
 func (o oneTool) Tool(context.Context, string, events.Digest) (*spec.Tool, error) { return o.tool, nil }
 
+func (oneTool) Asking(context.Context, string, events.Ref) (spec.Asking, error) {
+	return spec.Asking{}, nil
+}
+
 // The token in the address is all that is needed; nothing but a POST of it
 // changes anything, and nothing tells a stranger what there is.
 func TestCallback_Door(t *testing.T) {

@@ -244,7 +244,7 @@ func TestHTTP_ArtifactElsewhere(t *testing.T) {
 func TestPlan_Retry(t *testing.T) {
 	t.Parallel()
 	plan := func(rules string) tools.Plan {
-		return tools.MakePlan(tool(t, "  effect: read\n  http: {url: 'http://x/'"+rules+"}\n"), events.CallTool{Args: []byte(`{}`)}, nil)
+		return tools.MakePlan(tool(t, "  effect: read\n  http: {url: 'http://x/'"+rules+"}\n"), events.CallTool{Args: []byte(`{}`)})
 	}
 	if p := plan(""); len(p.Retry.Waits) != 0 {
 		t.Errorf("%+v", p.Retry)

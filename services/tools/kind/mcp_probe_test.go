@@ -33,6 +33,10 @@ type defined struct{ tool *spec.Tool }
 
 func (d defined) Tool(context.Context, string, events.Digest) (*spec.Tool, error) { return d.tool, nil }
 
+func (defined) Asking(context.Context, string, events.Ref) (spec.Asking, error) {
+	return spec.Asking{}, nil
+}
+
 // A doubt is looked up with a tool of a real MCP server, which runs as a child
 // process: what it says settles the effect, and its error
 // decides nothing.

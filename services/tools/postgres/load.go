@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,6 +35,8 @@ SELECT clock_timestamp(), o.age, o.fresh_for, m.age, m.fresh_for
   LEFT JOIN beats o ON o.name = (SELECT worker FROM owner)
   LEFT JOIN beats m ON m.name = $5`
 
+const executesSQL = `SELECT kind, name, digest FROM runner.v_runs WHERE run_id = $1 AND namespace = $2`
+
 type beatsRow struct {
 	Now                time.Time
 	OwnerAge, OwnerFor *float64
@@ -58,6 +61,13 @@ func (s *Store) Load(ctx context.Context, c events.CallTool, key, worker string)
 		beats, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[beatsRow])
 		return err
 	})
+	b.Queue(executesSQL, string(c.RunID), c.Namespace).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&st.Executes.Kind, &st.Executes.Name, &st.Executes.Digest)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
 	if err := s.keyed.Send(ctx, b); err != nil {
 		return tools.State{}, err
 	}
@@ -77,24 +87,24 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 const runFactsSQL = `
 SELECT run_id, namespace, name, labels::text, input::text, coalesce(trigger::text, '{}'), coalesce(principal, ''),
-       model_calls, CASE kind WHEN 'flow' THEN 0 ELSE tool_calls END, tokens
+       model_calls, CASE kind WHEN 'flow' THEN 0 ELSE tool_calls END, tokens, cost_micro_usd
   FROM runner.v_runs WHERE run_id = $1`
 
 type factsRow struct {
 	ID, Namespace, Agent, Labels, Input, Trigger, Principal string
-	ModelCalls, ToolCalls, Tokens                           int64
+	ModelCalls, ToolCalls, Tokens, Cost                     int64
 }
 
 // RunFacts implements tools.Store.
-func (s *Store) RunFacts(ctx context.Context, run events.RunID) (json.RawMessage, error) {
+func (s *Store) RunFacts(ctx context.Context, run events.RunID) (*spec.RunFacts, error) {
 	found, err := collect[factsRow](s.pool.Query(ctx, runFactsSQL, string(run)))
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	r := found[0]
-	f := spec.RunFacts{
+	f := &spec.RunFacts{
 		ID: r.ID, Namespace: r.Namespace, Agent: r.Agent, Input: json.RawMessage(r.Input), Principal: r.Principal,
-		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens,
+		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens, Cost: r.Cost,
 	}
 	if err := json.Unmarshal([]byte(r.Labels), &f.Labels); err != nil {
 		return nil, fmt.Errorf("labels of run %s: %w", run, err)
@@ -102,7 +112,7 @@ func (s *Store) RunFacts(ctx context.Context, run events.RunID) (json.RawMessage
 	if err := json.Unmarshal([]byte(r.Trigger), &f.Trigger); err != nil {
 		return nil, fmt.Errorf("trigger of run %s: %w", run, err)
 	}
-	return f.JSON()
+	return f, nil
 }
 
 const holdsEffectSQL = `SELECT count(*) FROM tools.effects WHERE effect_id = $1 AND epoch = $2 AND attempt_id = $3 AND state = 'intent'`

@@ -1,0 +1,43 @@
+package events
+
+import "strings"
+
+// DecisionRule says who may decide a request. It is frozen when the request is
+// asked, and what a yes is bound to covers it.
+type DecisionRule struct {
+	// Deciders lists conditions on the person; all of them must hold.
+	Deciders []Deciders `json:"deciders,omitempty"`
+	// RequesterDenied says that whoever started the run may not decide.
+	RequesterDenied bool `json:"requester_denied,omitempty"`
+}
+
+// Deciders holds for a person who is one of the users, or in one of the groups, or
+// has one of the roles.
+type Deciders struct {
+	Users  []string `json:"users,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	Roles  []string `json:"roles,omitempty"`
+}
+
+// String says in words who may decide.
+func (r DecisionRule) String() string {
+	var all []string
+	for _, d := range r.Deciders {
+		one := append([]string(nil), d.Users...)
+		for _, g := range d.Groups {
+			one = append(one, "group "+g)
+		}
+		for _, role := range d.Roles {
+			one = append(one, "role "+role)
+		}
+		all = append(all, strings.Join(one, " or "))
+	}
+	said := strings.Join(all, ", who must also be ")
+	if said == "" {
+		said = "every approver"
+	}
+	if r.RequesterDenied {
+		said += ", but not by who started the run"
+	}
+	return said
+}

@@ -1,0 +1,48 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
+)
+
+// gate says in the plan whether a person's yes is needed, and what it must be bound
+// to. A call that carries a yes is held to it, also when none is needed by now.
+func (p *Plan) gate(t *spec.Tool, c events.CallTool, of spec.Asking, facts spec.GateCase) {
+	facts.Args, facts.Fork = c.Args, c.Rule == events.RuleFork
+	g := t.Gate(of, facts)
+	if p.Gated, p.Bind = g.Ask || c.Approval != nil, ""; p.Gated {
+		p.Bind = events.BindDigest(c.Tool, c.ToolDigest, c.ArgsDigest, g.Policy)
+	}
+}
+
+// gate judges the job's call by its tool's definition and by the one that its run
+// executes, which the runner's own row names: no message can leave it out.
+func (s *Service) gate(ctx context.Context, j *job, st State) error {
+	if j.tool == nil || j.plan.Problem != nil || j.c.Tool == events.CallbackTool { // the end of a run is posted, whoever agrees
+		return nil
+	}
+	var of spec.Asking
+	if st.Executes.Digest != "" {
+		var err error
+		switch of, err = s.tools.Asking(ctx, j.c.Namespace, st.Executes); {
+		case errors.Is(err, ErrNoDefinition):
+			j.plan.Problem = problem(CodeUnknownTool, "no %s with digest %s is stored, so nobody knows who must agree to its calls", st.Executes.Kind, st.Executes.Digest)
+			return nil
+		case err != nil:
+			return fmt.Errorf("find the definition of call %s: %w", j.c.CallID, err)
+		}
+	}
+	facts := spec.GateCase{Now: st.Now}
+	if of.Reads(j.tool) {
+		var err error
+		if facts.Run, err = s.store.RunFacts(ctx, j.c.RunID); err != nil {
+			return fmt.Errorf("read run of call %s: %w", j.c.CallID, err)
+		}
+	}
+	j.plan.gate(j.tool, j.c, of, facts)
+	return nil
+}
