@@ -57,7 +57,7 @@ soak: build ## the demo with SEEDS=20 seeds in a row, the lab of fires with hund
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseB02_ExactlyOnceUnderKills ./services/trigger
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestFlow_UnderKills ./test/e2e
 	HOLDFAST_LAB_LONG=1 HOLDFAST_LAB_THINKS=50ms $(GO) test $(TESTFLAGS) -count=1 -run TestFlow_UnderKills ./test/e2e
-	HOLDFAST_LONG_STEPS=1000 $(GO) test $(TESTFLAGS) -count=1 -run 'TestLongRun_AStepCostsTheSameAtTheEnd|TestCaseC10' ./services/runner
+	HOLDFAST_LONG_STEPS=1000 $(GO) test $(TESTFLAGS) -count=1 -run 'TestLongRun_AStepCostsTheSameAtTheEnd|TestCaseC10|TestPoolRaise' ./services/runner
 	@for seed in $$(seq 1 $(SEEDS)); do ./$(BIN) demo --seed $$seed $(DEMOFLAGS) || { echo "seed $$seed failed; again with: $(BIN) demo --seed $$seed"; exit 1; }; done
 
 .PHONY: live
