@@ -1,6 +1,8 @@
 package approvals_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
@@ -209,6 +211,26 @@ func TestAudit_FindsWhatWasChanged(t *testing.T) {
 	}
 	if got := verified(before[3:], &kept, kept); len(got) > 0 {
 		t.Errorf("the end of a chain alone: %v", got)
+	}
+}
+
+// What cannot be emptied holds no data, only digests.
+func TestAudit_HoldsDigestsOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.ask(doubt, func(a *events.AskApproval) { a.Args = []byte(`{"iban":"DE89 3704"}`) })
+	if _, err := b.as("ann").Decide(t.Context(), a.ApprovalID, client.Decision{Decision: "happened", Result: []byte(`{"iban":"DE89 3704"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	rows, _ := b.audited("adm", client.AuditFilter{Approval: a.ApprovalID})
+	last := rows[len(rows)-1]
+	if sum := sha256.Sum256([]byte(`{"iban":"DE89 3704"}`)); last.Kind != "decided" || !strings.Contains(last.Detail, hex.EncodeToString(sum[:])) {
+		t.Errorf("the decision says %s, want the result's digest", last.Detail)
+	}
+	for _, r := range rows {
+		if strings.Contains(r.Detail, "3704") {
+			t.Errorf("%s says %s", r.Kind, r.Detail)
+		}
 	}
 }
 

@@ -196,6 +196,9 @@ func TestGrant_IsNeverOvershot(t *testing.T) {
 		b.publish(a, fmt.Sprint(i))
 	}
 	b.idle()
+	if n, lost := b.count("SELECT count(*) FROM approvals.v_requests"), b.count("SELECT count(*) FROM approvals.rejected"); n != 40 || lost != 0 {
+		t.Errorf("%d are asked and %d lost, want 40", n, lost)
+	}
 	for tool, want := range map[string]int{"send_mail": 5, "propose_price": 3} {
 		if n := b.count("SELECT count(*) FROM approvals.v_requests WHERE tool = $1 AND state = 'approved'", tool); n != want {
 			t.Errorf("%d of %s are approved, want %d", n, tool, want)

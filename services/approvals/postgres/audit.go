@@ -47,7 +47,7 @@ WITH due AS (
 	SELECT r.approval_id AS id, c.status, r.dispatched AS was_dispatched, r.outcome AS was,
 		c.effect_id IS NOT NULL OR c.status IN ('succeeded', 'failed', 'unknown') AS begun,
 		json_build_object('call_id', r.call_id, 'key', c.key, 'effect_id', c.effect_id, 'at', c.created_at)::text AS dispatch,
-		json_build_object('call_id', r.call_id, 'key', c.key, 'status', c.status, 'error', c.error, 'settled_by', c.settled_by, 'at', c.updated_at)::text AS ended
+		json_build_object('call_id', r.call_id, 'key', c.key, 'status', c.status, 'error', c.error ->> 'code', 'settled_by', c.settled_by, 'at', c.updated_at)::text AS ended
 	FROM approvals.requests r JOIN tools.v_calls c ON c.call_id = r.call_id
 	WHERE r.state = 'approved' AND r.outcome IN ('', 'unknown') AND r.unused_at IS NULL
 		AND r.decided_at > (SELECT clock_timestamp()) - interval '30 days'
