@@ -20,6 +20,7 @@ type ApprovalsCmd struct {
 	Show    ApprovalsShowCmd    `cmd:"" help:"Show exactly what would happen."`
 	Approve ApprovalsApproveCmd `cmd:"" help:"Say yes: the call runs once, while the yes is valid."`
 	Edit    ApprovalsEditCmd    `cmd:"" help:"Say yes to other arguments: shown first, confirmed by its digest."`
+	Defer   ApprovalsDeferCmd   `cmd:"" help:"Put off to a later time, before it expires."`
 	Reject  ApprovalsRejectCmd  `cmd:"" help:"Say no: the agent reads the reason."`
 	Decide  ApprovalsDecideCmd  `cmd:"" help:"Decide many at once: ids, a group, or all that waits."`
 	Audit   ApprovalsAuditCmd   `cmd:"" help:"Print what happened to requests, or verify that nobody changed it."`
@@ -50,6 +51,8 @@ type ApprovalsListCmd struct {
 	Kind  string `env:"-" placeholder:"KIND" help:"Only of this kind: action, doubt or question."`
 	OfRun string `name:"run" env:"-" placeholder:"RUN" help:"Only of this run."`
 
+	Deferred string `env:"-" placeholder:"HOW" help:"What was put off and waits: show or only; it is left out otherwise."`
+
 	GroupBy string `env:"-" placeholder:"WHAT" help:"Show what waits in groups: by flow, agent, tool or similarity (the same call with other values)."`
 	Group   string `env:"-" placeholder:"GROUP" help:"Only what waits in this group, as --group-by names it."`
 }
@@ -75,7 +78,7 @@ func (c *ApprovalsListCmd) Run(ctx context.Context, k *kong.Context, group *Appr
 	if c.GroupBy != "" {
 		return c.listGroups(ctx, k, api)
 	}
-	f := client.ApprovalFilter{State: c.State, Kind: c.Kind, Run: events.RunID(c.OfRun), Group: c.Group}
+	f := client.ApprovalFilter{State: c.State, Kind: c.Kind, Run: events.RunID(c.OfRun), Group: c.Group, Deferred: c.Deferred}
 	read := func(ctx context.Context, p client.PageRequest) (client.Page[client.Approval], error) {
 		return api.Approvals(ctx, f, p)
 	}
@@ -155,13 +158,17 @@ func showApproval(w io.Writer, a client.Approval) error {
 	if a.Edited != nil {
 		edited, changed = pretty(a.Edited.Args), changeLines(a.Edited.Changes)
 	}
+	deferred := ""
+	if a.DeferredBy != "" && !a.DeferredUntil.IsZero() {
+		deferred = fmt.Sprintf("until %s by %s", stamp(a.DeferredUntil), a.DeferredBy)
+	}
 	asked, choices, to, schema := questionOf(a)
 	if err := details(w,
 		"approval", string(a.ApprovalID), "preview", a.Preview, "question", asked, "choices", choices, "asked of", to, "schema", schema, "kind", a.Kind, "state", a.State,
 		"tool", a.Tool, "arguments", pretty(a.Args), "changed to", edited, "changed", changed, "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
 		"decided by", deciders(a.Rule), "started by", a.Requester,
-		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt),
+		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt), "put off", deferred,
 		"decided", decided, "comment", a.Comment, "result", pretty(a.Result), "valid until", stamp(a.ValidUntil),
 		"withdrawn", a.WithdrawReason, "unused", unused, "told", told,
 	); err != nil || a.State != "pending" {

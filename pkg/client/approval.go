@@ -40,6 +40,8 @@ type Approval struct {
 	Result         json.RawMessage      `json:"result,omitempty"`
 	Edited         *EditedApproval      `json:"edited,omitempty"` // what ran in the place of Args
 	ValidUntil     time.Time            `json:"valid_until,omitzero"`
+	DeferredUntil  time.Time            `json:"deferred_until,omitzero"`
+	DeferredBy     string               `json:"deferred_by,omitempty"`
 	WithdrawReason string               `json:"withdraw_reason,omitempty"`
 	UnusedAt       time.Time            `json:"unused_at,omitzero"`
 	UnusedReason   string               `json:"unused_reason,omitempty"`
@@ -56,6 +58,9 @@ type ApprovalFilter struct {
 	State, Kind string
 	Run         events.RunID
 	Group       string
+	// Deferred says what a list of what waits shows of requests that were put off:
+	// "show", "only", or nothing.
+	Deferred string
 }
 
 // Approvals lists approvals, newest first.
@@ -65,6 +70,7 @@ func (c *Client) Approvals(ctx context.Context, f ApprovalFilter, p PageRequest)
 	set(q, "kind", f.Kind)
 	set(q, "run", string(f.Run))
 	set(q, "group", f.Group)
+	set(q, "deferred", f.Deferred)
 	return get[Page[Approval]](ctx, c, "/v1/approvals", q)
 }
 
@@ -86,6 +92,23 @@ type Decision struct {
 	// Digest is what the person saw. When set, a request that asks about
 	// something else is not decided.
 	Digest events.Digest `json:"digest,omitempty"`
+}
+
+// Deferral puts an approval off. With neither Until nor For it is shown again.
+type Deferral struct {
+	Until   time.Time `json:"until,omitzero"`
+	For     string    `json:"for,omitempty"` // "4h"
+	Comment string    `json:"comment,omitempty"`
+}
+
+// DeferApproval puts an approval off to a time before it expires. It can be decided
+// all the while.
+func (c *Client) DeferApproval(ctx context.Context, id events.ApprovalID, d Deferral) (Approval, error) {
+	var out Approval
+	_, err := c.do(ctx, call{
+		method: http.MethodPost, path: "/v1/approvals/" + url.PathEscape(string(id)) + "/defer", body: d, idempotent: true,
+	}, &out)
+	return out, err
 }
 
 // EditedApproval is what a person made of the arguments of a request.

@@ -30,6 +30,7 @@ func (x *Notifier) ask(ctx context.Context, def *spec.Channel, by Channel, n *No
 		return Delivery{Verdict: gone, Problem: "the request ended before this was sent"}
 	}
 	m := TellAsked(r)
+	m.ID = string(n.NoticeID) // a request may be told of more than once
 	if def.Email != nil && len(def.People) > 0 && n.Person == "" {
 		var people []string
 		for _, p := range def.People {

@@ -57,6 +57,9 @@ type Request struct {
 	DecidedAt  time.Time
 	ValidUntil time.Time // zero unless a person decided
 
+	DeferredUntil time.Time // it is left out of the inbox until then; zero: it is not
+	DeferredBy    string
+
 	// WithdrawReason is why nobody needs the answer any more.
 	WithdrawReason string
 	// UnusedAt is set when a withdrawal came after a person had decided: the

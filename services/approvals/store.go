@@ -44,6 +44,9 @@ type Decider interface {
 	// Decide makes one attempt and stores it with its outcome. It returns the
 	// request as it stands afterwards. ErrNotFound when the namespace has none.
 	Decide(ctx context.Context, a Attempt) (Request, Outcome, error)
+	// Defer puts a request off and stores what is to be told then. ErrNotFound when
+	// the namespace has none.
+	Defer(ctx context.Context, d Deferral) (Request, Outcome, error)
 	// Expire ends up to limit requests whose time has passed by the database's
 	// clock and returns them. Several processes may call it at once.
 	Expire(ctx context.Context, limit int) ([]Request, error)
@@ -55,10 +58,17 @@ type Filter struct {
 	State     string
 	Kind      string
 	RunID     events.RunID
+	Deferred  string // what was put off: DeferredHide, DeferredOnly, or empty for all
 	Limit     int
 	// Before continues a list after the request that it names.
 	Before *Position
 }
+
+// What a list shows of requests that were put off.
+const (
+	DeferredHide = "hide"
+	DeferredOnly = "only"
+)
 
 // Position is a place in a list, newest first.
 type Position struct {

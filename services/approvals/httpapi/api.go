@@ -45,6 +45,7 @@ func Register(d *door.Door, s *approvals.Service) {
 	registerAudit(d, a)
 	registerGrants(d, a)
 	registerEdits(d, a)
+	registerDefer(d, a)
 	registerResend(d, a)
 	registerSlack(d, a)
 	registerLinks(d, a)
@@ -68,6 +69,8 @@ type listInput struct {
 	State string `query:"state" default:"pending" enum:"pending,approved,rejected,happened,not_happened,give_up,answered,expired,withdrawn,all"`
 	Kind  string `query:"kind" enum:"action,doubt,question"`
 	Run   string `query:"run" doc:"id of a run"`
+	// Deferred narrows what waits; groups never show what was put off.
+	Deferred string `query:"deferred" default:"hide" enum:"hide,show,only" doc:"requests that wait and were put off to a later time"`
 	// GroupBy and Group are of the inbox, see groups.go.
 	GroupBy string `query:"group_by" enum:"flow,agent,tool,similarity" doc:"list what waits in groups, the next to expire first; similarity: the same tool and names of arguments, with other values"`
 	Group   string `query:"group" maxLength:"400" doc:"only what waits in this group, like tool:propose_price"`
@@ -102,6 +105,9 @@ func (a api) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	f := approvals.Filter{Namespace: who.Namespace, State: in.State, Kind: in.Kind, RunID: events.RunID(in.Run), Limit: in.Limit + 1}
 	if f.State == "all" {
 		f.State = ""
+	}
+	if f.State == approvals.StatePending && in.Deferred != "show" {
+		f.Deferred = in.Deferred
 	}
 	var before approvals.Position
 	if ok, err := door.DecodeCursor(in.Cursor, &before); err != nil {

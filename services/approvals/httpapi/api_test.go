@@ -91,6 +91,7 @@ func TestRoutes(t *testing.T) {
 		"GET /v1/grants":                 authn.Viewer,
 		"GET /v1/grants/{id}":            authn.Viewer,
 		"POST /v1/grants/{id}/revoke":    authn.Approver,
+		"POST /v1/approvals/{id}/defer":  authn.Approver,
 		"POST /v1/approvals/{id}/edit":   authn.Approver,
 		"GET /v1/notices":                authn.Viewer,
 		"POST /v1/notices/{id}/resend":   authn.Operator,

@@ -38,6 +38,8 @@ type Approval struct {
 	Result         json.RawMessage   `json:"result,omitempty"`
 	Edited         *Edited           `json:"edited,omitempty" doc:"what the person made of the arguments; that ran, and not args"`
 	ValidUntil     time.Time         `json:"valid_until,omitzero" doc:"a yes that the tools service has not begun to use by then is void"`
+	DeferredUntil  time.Time         `json:"deferred_until,omitzero" doc:"somebody put it off: until then it is left out of the inbox"`
+	DeferredBy     string            `json:"deferred_by,omitempty" doc:"who put it off, or showed it again, last"`
 	WithdrawReason string            `json:"withdraw_reason,omitempty"`
 	UnusedAt       time.Time         `json:"unused_at,omitzero" doc:"the decision came, but the run no longer needed it"`
 	UnusedReason   string            `json:"unused_reason,omitempty"`
@@ -96,6 +98,7 @@ func show(r approvals.Request) Approval {
 		WithdrawReason: r.WithdrawReason, UnusedAt: r.UnusedAt, UnusedReason: r.UnusedReason,
 		AnnouncedAt: r.AnnouncedAt, LandedAt: r.LandedAt,
 	}
+	out.DeferredUntil, out.DeferredBy = r.DeferredUntil, r.DeferredBy
 	if r.Edit != nil {
 		out.Edited = &Edited{Args: r.Edit.Args, Digest: string(r.Edit.Digest), Changes: changes(r.Changes())}
 	}

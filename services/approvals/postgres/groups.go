@@ -21,8 +21,8 @@ const flowSQL = `coalesce((WITH RECURSIVE above AS (
 	SELECT name FROM above WHERE kind = 'flow' ORDER BY depth DESC LIMIT 1), '')`
 
 // waits is what the inbox shows: the rows of one index, which holds nothing that
-// has ended.
-const waits = `namespace = $1 AND state = 'pending' AND asked_at IS NOT NULL`
+// has ended, but those that were put off.
+const waits = `namespace = $1 AND state = 'pending' AND asked_at IS NOT NULL AND ` + awake
 
 // groupedBy is the value of a request for what $2 groups by. Requests from before
 // the similarity was kept are alike when their tool is the same.

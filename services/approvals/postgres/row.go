@@ -14,7 +14,7 @@ import (
 const columns = `approval_id, namespace, kind, run_id, call_id, agent, tool, tool_digest, args::text, digest,
 	epoch, key, summary, labels::text, state, decided_by, door, comment, result::text,
 	created_at, expires_at, decided_at, valid_until, withdraw_reason, unused_at, unused_reason,
-	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy`
+	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy, deferred_until, deferred_by`
 
 // row is one asked request as the database has it.
 type row struct {
@@ -38,6 +38,8 @@ type row struct {
 	AskedDigest, EditedArgs                    *string
 	Rule                                       *string
 	Requester, Policy                          string
+	DeferredUntil                              *time.Time
+	DeferredBy                                 string
 }
 
 func (r row) request() (approvals.Request, error) {
@@ -53,6 +55,7 @@ func (r row) request() (approvals.Request, error) {
 		WithdrawReason: r.WithdrawReason, UnusedAt: utc(r.UnusedAt), UnusedReason: r.UnusedReason,
 		AnnouncedAt: utc(r.AnnouncedAt), AnnounceCount: r.AnnounceCount, LandedAt: utc(r.LandedAt),
 	}
+	out.DeferredUntil, out.DeferredBy = utc(r.DeferredUntil), r.DeferredBy
 	if r.State != approvals.StatePending {
 		out.Decision = r.State
 	}

@@ -197,6 +197,12 @@ func (s *Store) Decide(ctx context.Context, a approvals.Attempt) (r approvals.Re
 		}
 		outcome = approvals.Judge(r, a, now)
 		var at *time.Time
+		if outcome == approvals.Decided && a.Edit != nil {
+			if err := audit(ctx, tx, approvals.AuditEntry{Namespace: r.Namespace, Kind: approvals.AuditEdited, ApprovalID: r.ID, RunID: r.RunID, Actor: a.By, Door: a.Door,
+				Detail: map[string]any{"args": a.Edit.Args, "digest": a.Edit.Digest, "asked_args": r.Args, "asked_digest": r.Digest}}); err != nil {
+				return err
+			}
+		}
 		if outcome == approvals.Decided {
 			won, err := one(tx.Query(ctx, decideSQL, a.ID, a.Decision, a.By, a.Door, a.Comment, result, digest, args))
 			switch {
@@ -259,6 +265,7 @@ ORDER BY created_at DESC, approval_id DESC LIMIT $6`
 const listStateSQL = `SELECT ` + columns + ` FROM approvals.requests
 WHERE namespace = $1 AND asked_at IS NOT NULL AND ($2 = '' OR kind = $2) AND ($3 = '' OR run_id = $3)
 	AND (created_at, approval_id) < ($4, $5) AND state = $7
+	AND CASE $8::text WHEN 'hide' THEN ` + awake + ` WHEN 'only' THEN NOT ` + awake + ` ELSE true END
 ORDER BY created_at DESC, approval_id DESC LIMIT $6`
 
 // List implements approvals.Reader.
@@ -269,7 +276,7 @@ func (s *Store) List(ctx context.Context, f approvals.Filter) ([]approvals.Reque
 	}
 	query, args := listSQL, []any{f.Namespace, f.Kind, string(f.RunID), before.CreatedAt, before.ID, f.Limit}
 	if f.State != "" {
-		query, args = listStateSQL, append(args, f.State)
+		query, args = listStateSQL, append(args, f.State, f.Deferred)
 	}
 	return many(s.pool.Query(ctx, query, args...))
 }

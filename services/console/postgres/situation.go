@@ -60,7 +60,7 @@ SELECT ` + approvalColumns + `
 const openApprovals = `
 SELECT ` + approvalColumns + `
   FROM approvals.v_requests
- WHERE namespace = $1 AND state = 'pending'
+ WHERE namespace = $1 AND state = 'pending' AND approval_id NOT IN (SELECT approval_id FROM approvals.v_deferred)
  ORDER BY created_at, approval_id LIMIT $2`
 
 const heldOfRun = `
