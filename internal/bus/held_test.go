@@ -41,6 +41,9 @@ func TestHeld_ARedeliveryBehindTheEndIsAcknowledged(t *testing.T) {
 	if open := table.forget(table.all()); len(open) != 0 {
 		t.Errorf("%d messages are still worked on", len(open))
 	}
+	if n := len(table.all()); n != 1 {
+		t.Errorf("%d messages are remembered while one may come back", n)
+	}
 	h.over = h.over.Add(-AckWait)
 	table.forget(table.all())
 	if n := len(table.all()); n != 0 {

@@ -154,6 +154,29 @@ func TestGate_AWaitThatIsGivenUp(t *testing.T) {
 	}
 }
 
+// Whose turn comes in the moment in which he gives up either has it or gives it on.
+func TestGate_AWaitThatEndsAsItsTurnComes(t *testing.T) {
+	t.Parallel()
+	w := newGateWorld(t)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	gone := 0
+	for n := range 10 * batchAtOnce { // a place that stayed taken would be missed soon
+		leave, err := w.enter(ctx, true, stageFact)
+		if err == nil {
+			leave()
+		} else if gone++; w.queued() != 0 {
+			t.Fatalf("at the %d. time it still waits for a turn that it has given up", n)
+		}
+		if w.batch != 0 {
+			t.Fatalf("after the %d. time %d places are taken", n, w.batch)
+		}
+	}
+	if gone == 0 {
+		t.Error("nobody gave up; the test proves nothing")
+	}
+}
+
 // So many starts wait here that handlers are left for others; the rest comes again.
 func TestGate_MoreStartsWaitOnTheBus(t *testing.T) {
 	t.Parallel()
@@ -163,7 +186,9 @@ func TestGate_MoreStartsWaitOnTheBus(t *testing.T) {
 	for range startsWaiting {
 		w.queue(t.Context(), stageStart, make(chan func(), 1))
 	}
-	_, err := w.enter(t.Context(), true, stageStart)
+	now, stop := context.WithCancel(t.Context())
+	stop() // who is told to come again is told at once
+	_, err := w.enter(now, true, stageStart)
 	for delivered, want := range map[uint64]time.Duration{1: time.Second, 3: 3 * time.Second, 100: 4 * time.Second} {
 		again := comeAgain(err, delivered)
 		if wait, ok := fault.Wait(again); !ok || wait != want || !errors.Is(again, fault.ErrTurn) {
