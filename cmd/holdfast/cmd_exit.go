@@ -53,7 +53,7 @@ func exitCode(err error) int {
 		return e.code
 	}
 	switch client.StatusOf(err) {
-	case http.StatusNotFound:
+	case http.StatusNotFound, http.StatusGone:
 		return exitNotFound
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return exitDenied

@@ -30,6 +30,8 @@ type RunsCmd struct {
 	Bundle  RunsBundleCmd  `cmd:"" help:"Get everything about a run in one document."`
 	Migrate RunsMigrateCmd `cmd:"" help:"Move a run to another version of its agent, with a diff."`
 	Message RunsMessageCmd `cmd:"" help:"Say something to the model of a run."`
+	Delete  RunsDeleteCmd  `cmd:"" help:"Delete runs that have ended, with all runs below them."`
+	Deleted RunsDeletedCmd `cmd:"" help:"List runs that were deleted, the newest deletion first."`
 }
 
 // Help implements kong.HelpProvider.

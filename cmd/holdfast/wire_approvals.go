@@ -32,7 +32,7 @@ func (p *process) addApprovals() {
 	p.pool("approvals", &pool)
 	p.part("approvals-relay", func(context.Context) (lifecycle.Service, error) {
 		announce = postgres.New(pool).NewAnnouncer(p.bus.Publish)
-		return runs("approvals-relay", announce.Run), nil
+		return runs("approvals-relay", announce.Run, p.forget(pool, "approvals")), nil
 	})
 	p.part("approvals-notices", func(context.Context) (lifecycle.Service, error) {
 		out, err := p.egress()

@@ -26,6 +26,9 @@ func (p *process) addConsole() {
 		httpapi.Register(p.door("console", pool), svc)
 		return svc, nil
 	})
+	p.part("console-forget", func(context.Context) (lifecycle.Service, error) {
+		return runs("console-forget", p.forget(pool, "console")), nil
+	})
 }
 
 // streams reads the backlog of a consumer.

@@ -46,6 +46,7 @@ func (p *process) addRunner() {
 			Defs:    runDefinitions{catalog.New(pool)},
 			Model:   model.All(model.Env{LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Egress: out}),
 			Live:    p.bus,
+			Events:  p.bus,
 			Lag:     backlog{p.bus},
 			Log:     p.log.With(telemetry.KeyService, "runner"),
 			Metrics: metrics,

@@ -78,6 +78,6 @@ func (p *process) addTools() {
 		return svc, nil
 	})
 	p.part("tools-keeper", func(context.Context) (lifecycle.Service, error) {
-		return runs("tools-keeper", svc.Keep), nil
+		return runs("tools-keeper", svc.Keep, p.forget(pool, "tools")), nil
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/catalog"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
+	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/trigger"
@@ -49,6 +50,16 @@ func (p *process) addTrigger() {
 		httpapi.Register(p.door("trigger", pool), svc)
 		return svc, nil
 	})
+	p.part("trigger-forget", func(context.Context) (lifecycle.Service, error) {
+		return runs("trigger-forget", p.forget(pool, "trigger")), nil
+	})
+}
+
+// forget deletes what a service has of deleted runs.
+func (p *process) forget(pool *pgxpool.Pool, schema string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return pg.Forget(ctx, pool, schema, p.log.With(telemetry.KeyService, schema))
+	}
 }
 
 // resolveSecret reads a secret that a definition names, in this process.

@@ -8,7 +8,7 @@ import (
 
 // Bulk is one command for every open run that fits a condition.
 type Bulk struct {
-	Command string `json:"command"` // "cancel", "pause", "resume", "migrate", or "retry" for failed runs
+	Command string `json:"command"` // "cancel", "pause", "resume", "migrate", "retry" for failed runs, or "delete" for ended ones
 	// Where is CEL over status, kind, name, agent, flow, labels, waiting, error,
 	// principal, trigger, parent, model_calls, tool_calls, tokens, attempts, age and
 	// idle (seconds).

@@ -10,6 +10,8 @@ var (
 	// ErrNotFound says that the namespace has no such request. A request of
 	// another namespace is not found either.
 	ErrNotFound = errors.New("no such approval")
+	// ErrRunDeleted says that the run that asks was deleted.
+	ErrRunDeleted = errors.New("the run was deleted")
 	// ErrInvalid is wrapped by every refusal of a decision that could never be
 	// right, whatever the state of the request.
 	ErrInvalid = errors.New("invalid decision")

@@ -39,6 +39,9 @@ func (s *Service) ask(ctx context.Context, m events.Received) error {
 		return fault.Terminal("invalid", fmt.Errorf("ask %s: %w", m.ID, err))
 	}
 	r, known, err := s.inbox.Ask(ctx, a)
+	if errors.Is(err, ErrRunDeleted) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("open approval %s: %w", a.ID, err)
 	}

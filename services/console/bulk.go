@@ -28,7 +28,8 @@ const (
 const OrderRetry = "retry"
 
 // Bulk is one order for every run of a namespace that has not ended and that a
-// condition fits; OrderRetry is for those that ended without success.
+// condition fits; OrderRetry is for those that ended without success, OrderDelete for
+// those that ended and that no run started.
 type Bulk struct {
 	Order
 	// Where is over BulkVariables. Age and idle are seconds since the run was
@@ -102,6 +103,9 @@ func (s *Service) orderPage(ctx context.Context, namespace, principal string, b 
 	if b.Kind == OrderRetry {
 		return s.retryPage(ctx, namespace, principal, b, page)
 	}
+	if b.Kind == OrderDelete {
+		return s.deletePage(ctx, namespace, principal, b, page)
+	}
 	if b.Kind == OrderMigrate {
 		return s.migratePage(ctx, namespace, principal, b, page)
 	}
@@ -151,14 +155,17 @@ func (s *Service) fitting(ctx context.Context, namespace string, b Bulk) (done B
 	if b.Kind == OrderMigrate {
 		f.Kind = events.KindAgent
 	}
-	if b.Kind != OrderRetry {
+	if b.Kind != OrderRetry && b.Kind != OrderDelete {
 		if err := s.fittingIn(ctx, f, b, now, &done); err != nil {
 			return BulkDone{}, err
 		}
 		return done, nil
 	}
-	f.Open, f.Kind = false, events.KindAgent
-	for _, f.Status = range []string{events.StatusFailed, events.StatusExpired} {
+	ends := []string{events.StatusFailed, events.StatusExpired}
+	if f.Open, f.Kind = false, events.KindAgent; b.Kind == OrderDelete {
+		f.Kind, ends = "", []string{events.StatusCompleted, events.StatusFailed, events.StatusCancelled, events.StatusExpired}
+	}
+	for _, f.Status = range ends {
 		if err := s.fittingIn(ctx, f, b, now, &done); err != nil {
 			return BulkDone{}, err
 		}
@@ -173,6 +180,9 @@ func (s *Service) fittingIn(ctx context.Context, f RunFilter, b Bulk, now time.T
 			return err
 		}
 		for _, r := range page {
+			if b.Kind == OrderDelete && (r.ParentRunID != "" || r.Kind == KindProgram) {
+				continue // it goes with the run that started it
+			}
 			fits, err := r.fits(b.Where, now)
 			switch {
 			case err != nil:

@@ -20,6 +20,7 @@ type Store interface {
 	CommandStore
 	BulkStore
 	ForkStore
+	DeletionStore
 	MessageStore
 	MigrationReader
 	BundleReader

@@ -15,6 +15,8 @@ var (
 	ErrFenced = errors.New("claim lost to a newer epoch")
 	// ErrNoRun says that the run has no row.
 	ErrNoRun = errors.New("no such run")
+	// ErrDeleted is ErrNoRun for a run that was deleted.
+	ErrDeleted = fmt.Errorf("%w any more: it was deleted", ErrNoRun)
 	// ErrNewer says that a newer release wrote rows to the run that this one does
 	// not understand: it is left to that release.
 	ErrNewer = errors.New("written by a newer release")

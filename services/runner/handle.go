@@ -176,6 +176,10 @@ func (s *Service) record(ctx context.Context, id events.RunID, m events.Received
 
 func (s *Service) recordOnce(ctx context.Context, id events.RunID, m events.Received, in Input, asBatch bool) (*claimed, error) {
 	l, err := s.store.Load(ctx, id, s.cache.get(id))
+	if errors.Is(err, ErrDeleted) {
+		s.dropped(ctx, id, m)
+		return nil, nil
+	}
 	if errors.Is(err, ErrNoRun) {
 		return s.firstMessage(ctx, id, m, in, l.Now, asBatch)
 	}

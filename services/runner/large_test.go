@@ -108,12 +108,10 @@ func TestCaseA03_ChildrenByReference(t *testing.T) {
 	if err := r.sql.QueryRow(t.Context(), blobs).Scan(&n); err != nil || n != 1 {
 		t.Errorf("%d blobs of children, want the one large; %v", n, err)
 	}
-	if _, err := r.sql.Exec(t.Context(), `DELETE FROM runner.runs WHERE parent_run_id = $1`, string(id)); err != nil {
+	if _, err := r.sql.Exec(t.Context(), `INSERT INTO console.deletions (run_id, namespace, principal, reason) VALUES ($1, 'default', 'op', '')`, string(id)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.sql.QueryRow(t.Context(), blobs).Scan(&n); err != nil || n != 0 {
-		t.Errorf("%d blobs are left of deleted runs; %v", n, err)
-	}
+	r.eventually("the blobs of the deleted runs to go", func() bool { return r.count(blobs) == 0 }, func() string { return r.status(id) })
 }
 
 // A reference to nothing ends the run with the reason: it was accepted, so it

@@ -18,6 +18,7 @@ type Config struct {
 	ModelSlots  int           `default:"32" help:"Model calls at once in this process."`
 	MaxAttempts int           `default:"5" help:"Workers that a run may lose in a row before it is parked for a person."`
 	DoctorEvery time.Duration `default:"5s" help:"How often pending work without progress is looked for."`
+	Retention   []string      `placeholder:"RULE" help:"Delete runs so long after their end: 90d for all, failed=365d, agent/NAME=30d, flow/NAME/completed=7d, NAMESPACE:agent/NAME=keep. The most specific rule counts; without one runs are kept for ever. Repeatable."`
 	MaxTreeRuns int64         `default:"10000" help:"Runs that may be started below one run: its children, their children and so on, repeated attempts included."`
 }
 
@@ -35,6 +36,9 @@ func (c Config) Validate() error {
 	}
 	if c.DoctorEvery < 100*time.Millisecond {
 		errs = append(errs, fmt.Errorf("runner-doctor-every is %s, want at least 100ms", c.DoctorEvery))
+	}
+	if _, err := ParseRetention(c.Retention); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -116,6 +120,9 @@ type Service struct {
 	gate    *gate
 	live    *liveFeed
 
+	retention Retention
+	events    EventStream
+
 	locks  runLocks
 	cache  *stateCache
 	lanes  laneCache
@@ -135,7 +142,8 @@ type Deps struct {
 	Heart  Heart
 	Defs   Definitions
 	Model  Model
-	Live   Live // nil: answers are not shown while they are written
+	Live   Live        // nil: answers are not shown while they are written
+	Events EventStream // nil: events of deleted runs stay where they are for a day
 	Lag    Lag
 	// CachedRuns is how many folded runs are kept in memory; zero means 4096.
 	CachedRuns int
@@ -148,7 +156,9 @@ func New(cfg Config, d Deps) *Service {
 	if d.CachedRuns == 0 {
 		d.CachedRuns = 4096
 	}
+	retention, _ := ParseRetention(cfg.Retention) // Validate tells what is wrong with it
 	return &Service{
+		retention: retention, events: d.Events,
 		cfg: cfg, worker: d.Worker, store: d.Store, bus: d.Bus, heart: d.Heart, defs: d.Defs, model: d.Model, lag: d.Lag,
 		log: d.Log.With("worker", d.Worker), metrics: d.Metrics,
 		slots: NewSlots(cfg.ModelSlots, events.StepKinds()...), gate: newGate(), live: newLiveFeed(d.Live), cache: newStateCache(d.CachedRuns), active: map[events.RunID]int64{},
@@ -169,6 +179,7 @@ func (s *Service) Run(ctx context.Context) error {
 	wg.Go(func() { s.runPoolWaits(ctx) })
 	wg.Go(func() { s.runSlots(ctx) })
 	wg.Go(func() { s.watchStalled(ctx) })
+	wg.Go(func() { s.runDeletions(ctx) })
 	wg.Wait()
 	return nil
 }

@@ -69,7 +69,7 @@ const (
 // beyond the call. All are safe for concurrent use.
 type Store interface {
 	// Load folds the run's rows on top of known (nil for none), reading only
-	// newer ones. It returns ErrNoRun, and the time, when there is no row, ErrNewer when this
+	// newer ones. It returns ErrNoRun, and the time, when there is no row, ErrDeleted when there was one, ErrNewer when this
 	// release does not understand them all, and a terminal *DamagedError when they
 	// give no state.
 	Load(ctx context.Context, id events.RunID, known *State) (Loaded, error)
@@ -143,6 +143,7 @@ type Store interface {
 	Concurrent
 	PastReader
 	Trees
+	Deleter
 }
 
 // DueTimer is a timer that fell due.

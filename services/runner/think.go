@@ -34,6 +34,10 @@ func (s *Service) HandleStep(ctx context.Context, m events.Received) error {
 func (s *Service) stepOnce(ctx context.Context, id events.RunID, m events.Received, asBatch bool) (*claimed, error) {
 	for {
 		l, err := s.store.Load(ctx, id, s.cache.get(id))
+		if errors.Is(err, ErrDeleted) {
+			s.dropped(ctx, id, m)
+			return nil, nil
+		}
 		if errors.Is(err, ErrNoRun) {
 			return nil, fault.Terminal("unknown_run", err)
 		}

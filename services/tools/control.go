@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-run/holdfast/internal/fault"
@@ -34,6 +35,9 @@ func (s *Service) HandleControl(ctx context.Context, m events.Received) error {
 
 func (s *Service) revoke(ctx context.Context, m events.Received, c events.ControlTool) error {
 	call, err := s.controls.Revoke(ctx, m.ID, c, m.Namespace, m.TraceParent)
+	if errors.Is(err, ErrRunDeleted) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("revoke call %s: %w", c.CallID, err)
 	}

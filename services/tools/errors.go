@@ -16,6 +16,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrForgotten says that the bytes of an artifact went with their run.
 	ErrForgotten = errors.New("its bytes were deleted with the run")
+	// ErrRunDeleted says that the call's run was deleted: nobody waits for it.
+	ErrRunDeleted = errors.New("the run was deleted")
 	// ErrUnstorable says that a result cannot be kept in Postgres as it is.
 	ErrUnstorable = errors.New("result cannot be stored")
 )

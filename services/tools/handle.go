@@ -59,6 +59,10 @@ func (s *Service) HandleCall(ctx context.Context, m events.Received) error {
 		if err != nil {
 			return fmt.Errorf("load call %s: %w", j.c.CallID, err)
 		}
+		if st.RunDeleted {
+			j.log.InfoContext(ctx, "call of a deleted run dropped")
+			return nil
+		}
 		j.seen, j.seenAt = st.Now, s.now()
 		if err := s.gate(ctx, j, st); err != nil {
 			return err

@@ -123,6 +123,8 @@ type State struct {
 	// Owner is the beat of whoever holds the claim; Self is this process's.
 	Owner Beat
 	Self  Beat
+	// RunDeleted says that the call's run was deleted.
+	RunDeleted bool
 }
 
 // Beat is a worker's heartbeat as the database sees it.

@@ -23,6 +23,8 @@ type Config struct {
 	Bounds    `embed:""`
 	// DeliveryRetention is how long the delivery log is kept.
 	DeliveryRetention time.Duration `help:"How long the log of webhooks' requests is kept. Accepted starts are kept longer." default:"720h"`
+	// StartRetention is how long the key of a start is known behind its run's deletion.
+	StartRetention time.Duration `help:"How long a start whose run was deleted is known by its key. A repeat that comes later starts a run of its own." default:"9600h"`
 	// SignalRetention is how long a signal is kept after it was taken or expired.
 	SignalRetention time.Duration `help:"How long a signal is kept after a run took it or it expired. A repeat that comes later is a signal of its own." default:"720h"`
 }
@@ -38,6 +40,9 @@ func (c Config) Validate() error {
 	}
 	if c.DeliveryRetention < 0 || c.DeliveryRetention > 10*366*24*time.Hour {
 		errs = append(errs, fmt.Errorf("delivery-retention %s is not between 0 and ten years", c.DeliveryRetention))
+	}
+	if c.StartRetention < 24*time.Hour || c.StartRetention > 10*366*24*time.Hour {
+		errs = append(errs, fmt.Errorf("start-retention %s is not between 24h and ten years", c.StartRetention))
 	}
 	if c.SignalRetention < time.Hour || c.SignalRetention > 10*366*24*time.Hour {
 		errs = append(errs, fmt.Errorf("signal-retention %s is not between 1h and ten years", c.SignalRetention))
@@ -119,6 +124,9 @@ func New(c Config, p Parts) (*Service, error) {
 	}
 	if c.DeliveryRetention == 0 {
 		c.DeliveryRetention = 30 * 24 * time.Hour
+	}
+	if c.StartRetention == 0 {
+		c.StartRetention = 400 * 24 * time.Hour
 	}
 	if c.SignalRetention == 0 {
 		c.SignalRetention = 30 * 24 * time.Hour

@@ -31,6 +31,9 @@ func (s *Service) sweepSignals(ctx context.Context) {
 			if err := s.SweepSignals(ctx); err != nil && ctx.Err() == nil {
 				s.log.WarnContext(ctx, "sweep of signals failed", telemetry.KeyErr, err)
 			}
+			if err := s.SweepStarts(ctx); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "sweep of starts failed", telemetry.KeyErr, err)
+			}
 		}
 	}
 }

@@ -14,6 +14,9 @@ type Store interface {
 	Find(ctx context.Context, namespace string, s Source, key string) (Delivery, error)
 	// Delivery returns one delivery, ErrNotFound when the namespace has none.
 	Delivery(ctx context.Context, namespace string, id DeliveryID) (Delivery, error)
+	// SweepStarts forgets at most limit starts whose runs were deleted longer ago than
+	// age, and returns how many.
+	SweepStarts(ctx context.Context, age time.Duration, limit int) (int, error)
 	// Held lists the webhooks that hold deliveries back; Release lets those of
 	// one go.
 	Held(ctx context.Context) ([]HookName, error)

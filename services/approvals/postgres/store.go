@@ -65,6 +65,8 @@ SELECT ` + columns + ` FROM asked`
 const knownSQL = `SELECT ` + columns + ` FROM approvals.requests
 WHERE approval_id = $1 AND namespace = $2 AND run_id = $3 AND asked_at IS NOT NULL`
 
+const runDeletedSQL = `SELECT EXISTS (SELECT FROM runner.v_deleted WHERE run_id = $1)`
+
 // Ask implements approvals.Inbox.
 func (s *Store) Ask(ctx context.Context, a approvals.Ask) (approvals.Request, bool, error) {
 	labels := []byte("{}")
@@ -94,6 +96,13 @@ func (s *Store) Ask(ctx context.Context, a approvals.Ask) (approvals.Request, bo
 	}
 	r, err = one(s.pool.Query(ctx, knownSQL, a.ID, a.Namespace, a.RunID))
 	if errors.Is(err, pgx.ErrNoRows) {
+		var deleted bool
+		if err := s.pool.QueryRow(ctx, runDeletedSQL, a.RunID).Scan(&deleted); err != nil {
+			return approvals.Request{}, false, err
+		}
+		if deleted {
+			return approvals.Request{}, false, approvals.ErrRunDeleted
+		}
 		return approvals.Request{}, false, fault.Terminal("id_taken", fmt.Errorf("approval %s belongs to another run or namespace", a.ID))
 	}
 	return r, true, err

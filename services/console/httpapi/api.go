@@ -37,6 +37,7 @@ type api struct {
 func Register(d *door.Door, s *console.Service) {
 	a := &api{console: s, door: d}
 	a.runs()
+	a.deletions()
 	a.programs()
 	a.commands()
 	a.bulk()
@@ -60,6 +61,12 @@ func problem(err error, what string, args ...any) error {
 		return nil
 	}
 	what = fmt.Sprintf(what, args...)
+	if gone, ok := errors.AsType[*console.DeletedError](err); ok {
+		return door.Error(http.StatusGone, CodeDeleted, gone.Error())
+	}
+	if stays, ok := errors.AsType[*console.StaysError](err); ok {
+		return door.Error(http.StatusConflict, CodeRunStays, what+" cannot be deleted: "+stays.Error())
+	}
 	switch {
 	case errors.Is(err, console.ErrNotFound):
 		return door.NotFound("there is no %s in this namespace", what)

@@ -21,7 +21,7 @@ const CodeTooMany = "too_many_runs"
 type bulkInput struct {
 	Key  string `header:"Idempotency-Key" maxLength:"120" doc:"a repeat with the same key commands no run twice"`
 	Body struct {
-		Command string `json:"command" enum:"cancel,pause,resume,retry,migrate" doc:"migrate: to what the agent's name means now; of runs of agents only"`
+		Command string `json:"command" enum:"cancel,pause,resume,retry,migrate,delete" doc:"delete: of runs that have ended and that no run started, with all that are below them; migrate: to what the agent's name means now; of runs of agents only"`
 		Where   string `json:"where" minLength:"1" maxLength:"4096" doc:"CEL over status, kind, name, agent, flow, labels, waiting, error, principal, trigger, parent, model_calls, tool_calls, tokens, attempts, age and idle (seconds)"`
 		Reason  string `json:"reason,omitempty" maxLength:"1000"`
 		Max     int    `json:"max,omitempty" minimum:"1" maximum:"10000" doc:"when more runs fit, nothing is sent; default 1000"`
@@ -54,7 +54,7 @@ type bulkOutput struct {
 func (a *api) bulk() {
 	door.Register(a.door, huma.Operation{
 		OperationID: "runs-command", Method: http.MethodPost, Path: "/v1/runs/commands", Tags: []string{"commands"},
-		Summary:     "Cancel, pause, resume or migrate every open run that fits a condition, or retry every failed one",
+		Summary:     "Cancel, pause, resume or migrate every open run that fits a condition, retry every failed one, or delete ended ones",
 		Description: "The runs that have not ended, for retry those that ended without success, are read once. 200 means that the commands are kept and that each will reach the runner once.",
 	}, authn.Operator, func(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 		b := console.Bulk{Order: console.Order{Kind: in.Body.Command, Reason: in.Body.Reason}, Key: in.Key, Max: in.Body.Max, DryRun: in.Body.DryRun}

@@ -50,7 +50,7 @@ func (s *Store) AddCommand(ctx context.Context, c console.Command) (stored conso
 		stored, replayed, err = insertOrFind(ctx, tx, find, insertCommand, c.ID, c.Namespace, c.RunID, c.Kind, c.Body, c.Principal, textOrNull(c.Key))
 		return err
 	})
-	if err != nil {
+	if err = s.orGone(ctx, c.Namespace, c.RunID, err); err != nil {
 		return console.Command{}, false, fmt.Errorf("add command: %w", err)
 	}
 	return stored, replayed, nil

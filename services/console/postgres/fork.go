@@ -31,7 +31,9 @@ SELECT c.run_id, c.namespace, c.body->'ref'->>'kind', c.body->'ref'->>'name', c.
        '{}'::jsonb, json_build_object('kind', CASE WHEN c.retry_of IS NULL THEN 'fork' ELSE 'retry' END, 'id', c.body->>'from'), c.principal, '', '',
        0::bigint, 0::bigint, 0::bigint, 0::bigint, 0::bigint, '', 0::bigint, NULL::timestamptz, 0,
        c.created_at, c.created_at, c.created_at, NULL::timestamptz, c.announced_at IS NOT NULL
-  FROM console.commands c`
+  FROM ` + ordersOfForks + ` c`
+	// ordersOfForks are the commands but for those to runs that were deleted.
+	ordersOfForks = `(SELECT q.* FROM console.commands q WHERE NOT EXISTS (SELECT FROM runner.v_deleted x WHERE x.run_id = q.run_id))`
 	// pastEffects reads the ledger: the number behind the run's id in a call's is
 	// the row of its answer.
 	pastEffects = `
@@ -76,7 +78,7 @@ func (s *Store) AddFork(ctx context.Context, c console.Command, o console.ForkOr
 		stored, replayed, err = insertOrFind(ctx, tx, find, insertFork, c.ID, c.Namespace, string(c.RunID), c.Kind, raw, c.Principal, textOrNull(c.Key), retried)
 		return err
 	})
-	if err != nil {
+	if err = s.orGone(ctx, c.Namespace, o.From, err); err != nil {
 		return console.Command{}, false, fmt.Errorf("add fork of run %s: %w", o.From, err)
 	}
 	return stored, replayed, nil

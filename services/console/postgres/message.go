@@ -20,8 +20,8 @@ const (
 	// listener is who would read the message.
 	listener = `SELECT status, kind FROM (
     SELECT r.seq, r.status, r.kind FROM runner.v_runs r WHERE r.run_id = $1 AND r.namespace = $2 UNION ALL
-    SELECT 0, 'queued', c.body->'ref'->>'kind' FROM console.commands c WHERE c.run_id = $1 AND c.namespace = $2 AND c.kind = 'fork' UNION ALL
-    SELECT 0, 'queued', d.ref_kind FROM trigger.v_deliveries d WHERE d.run_id = $1 AND d.namespace = $2 UNION ALL
+    SELECT 0, 'queued', c.body->'ref'->>'kind' FROM ` + ordersOfForks + ` c WHERE c.run_id = $1 AND c.namespace = $2 AND c.kind = 'fork' UNION ALL
+    SELECT 0, 'queued', d.ref_kind FROM ` + startsOfRuns + ` d WHERE d.run_id = $1 AND d.namespace = $2 UNION ALL
     SELECT 1, p.status, 'program' FROM console.programs p WHERE p.run_id = $1 AND p.namespace = $2) runs
 ORDER BY seq DESC LIMIT 1`
 	// unreadMessages are those that a runner has and no request had, and those that
@@ -72,7 +72,7 @@ func (s *Store) AddMessage(ctx context.Context, c console.Command) (stored conso
 		stored, replayed, err = insertOrFind(ctx, tx, find, insertMessage, c.ID, c.Namespace, string(c.RunID), c.Kind, placed.Body, c.Principal, textOrNull(c.Key), place+1)
 		return err
 	})
-	if err != nil {
+	if err = s.orGone(ctx, c.Namespace, c.RunID, err); err != nil {
 		return console.Command{}, false, fmt.Errorf("add message: %w", err)
 	}
 	return stored, replayed, nil

@@ -28,7 +28,9 @@ SELECT d.run_id COLLATE "default", d.namespace, d.ref_kind, d.ref_name, d.ref_di
        d.labels, json_build_object('kind', d.source_kind, 'name', d.source_name, 'id', d.delivery_id), d.principal, '', '',
        0::bigint, 0::bigint, 0::bigint, 0::bigint, 0::bigint, '', 0::bigint, NULL::timestamptz, 0,
        d.accepted_at, d.accepted_at, d.accepted_at, NULL::timestamptz, d.announced_at IS NOT NULL
-  FROM trigger.v_deliveries d`
+  FROM ` + startsOfRuns + ` d`
+	// startsOfRuns are the starts of runs that were not deleted.
+	startsOfRuns = `(SELECT q.* FROM trigger.v_deliveries q WHERE NOT EXISTS (SELECT FROM runner.v_deleted x WHERE x.run_id = q.run_id COLLATE "default"))`
 )
 
 // The row with the higher seq is the runner's; a start that it has taken is
@@ -57,7 +59,7 @@ func (s *Store) GetRun(ctx context.Context, namespace string, id events.RunID) (
 	queueKnown(b, namespace, id, &r.Known)
 	queueLimits(b, namespace, id, &limits)
 	if err := s.keyed.Send(ctx, b); err != nil {
-		return r, notFound(err, "get run %s", id)
+		return r, s.orGone(ctx, namespace, id, notFound(err, "get run %s", id))
 	}
 	if err := s.messages(ctx, &r); err != nil {
 		return r, err
@@ -169,15 +171,15 @@ func raw(m *json.RawMessage) json.RawMessage {
 
 const headOfRun = `SELECT seq, status FROM (
     SELECT r.seq, r.status FROM runner.v_runs r WHERE r.run_id = $1 AND r.namespace = $2 UNION ALL
-    SELECT 0, 'queued' FROM console.commands c WHERE c.run_id = $1 AND c.namespace = $2 AND c.kind = 'fork' UNION ALL
-    SELECT 0, 'queued' FROM trigger.v_deliveries d WHERE d.run_id = $1 AND d.namespace = $2 UNION ALL
+    SELECT 0, 'queued' FROM ` + ordersOfForks + ` c WHERE c.run_id = $1 AND c.namespace = $2 AND c.kind = 'fork' UNION ALL
+    SELECT 0, 'queued' FROM ` + startsOfRuns + ` d WHERE d.run_id = $1 AND d.namespace = $2 UNION ALL
     SELECT p.version + CASE WHEN p.ended_at IS NULL THEN 1 ELSE 2 END, p.status FROM console.programs p WHERE p.run_id = $1 AND p.namespace = $2) runs
 ORDER BY seq DESC LIMIT 1`
 
 // Head implements follow.History.
 func (s *Store) Head(ctx context.Context, namespace string, run events.RunID) (seq int64, status string, err error) {
 	err = s.pool.QueryRow(ctx, headOfRun, run, namespace).Scan(&seq, &status)
-	return seq, status, notFound(err, "get run %s", run)
+	return seq, status, s.orGone(ctx, namespace, run, notFound(err, "get run %s", run))
 }
 
 const eventsOfRun = `

@@ -119,7 +119,7 @@ func (s *Store) Situation(ctx context.Context, namespace string, id events.RunID
 	})
 	b.Queue(databaseTime).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Now) })
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
-		return console.Situation{}, notFound(err, "explain run %s", id)
+		return console.Situation{}, s.orGone(ctx, namespace, id, notFound(err, "explain run %s", id))
 	}
 	if err := s.control(ctx, &out.Run); err != nil {
 		return out, err

@@ -44,7 +44,8 @@ func (s *Store) ReadAs(reader int) *Store {
 
 const loadRun = `
 SELECT r.run_id IS NOT NULL, coalesce(namespace, ''), coalesce(seq, 0), coalesce(claim_worker, ''), coalesce(claim_epoch, 0), coalesce(claim_cause, ''),
-       coalesce(attempts, 0), cancelled_at, clock_timestamp(), coalesce(min_reader, 1)
+       coalesce(attempts, 0), cancelled_at, clock_timestamp(), coalesce(min_reader, 1),
+       CASE WHEN r.run_id IS NULL THEN EXISTS (SELECT FROM runner.deleted d WHERE d.run_id = $1) ELSE false END
 FROM (SELECT 1) one LEFT JOIN runner.runs r ON r.run_id = $1`
 
 const loadRows = `
@@ -59,10 +60,13 @@ func (s *Store) Load(ctx context.Context, id events.RunID, known *runner.State) 
 	var seq int64
 	var reader int
 	var cancelled *time.Time
-	var found bool
-	err := s.keyed.One(ctx, loadRun, []any{string(id)}, &found, &namespace, &seq, &l.Claim.Worker, &l.Claim.Epoch, &l.Claim.Cause, &l.Attempts, &cancelled, &l.Now, &reader)
+	var found, deleted bool
+	err := s.keyed.One(ctx, loadRun, []any{string(id)}, &found, &namespace, &seq, &l.Claim.Worker, &l.Claim.Epoch, &l.Claim.Cause, &l.Attempts, &cancelled, &l.Now, &reader, &deleted)
 	if err != nil {
 		return runner.Loaded{}, fmt.Errorf("load run %s: %w", id, err)
+	}
+	if deleted {
+		return runner.Loaded{Now: l.Now}, fmt.Errorf("run %s: %w", id, runner.ErrDeleted)
 	}
 	if !found {
 		return runner.Loaded{Now: l.Now}, fmt.Errorf("run %s: %w", id, runner.ErrNoRun)

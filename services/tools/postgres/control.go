@@ -221,8 +221,11 @@ func (s *Store) Revoke(ctx context.Context, id string, c events.ControlTool, nam
 		}
 		if revoked == nil {
 			found, err := getCall(ctx, tx, c.CallID)
-			if err != nil || found == nil {
-				return errors.Join(err, errIf(found == nil, "call %s vanished", c.CallID))
+			if err == nil && found == nil {
+				err = tools.ErrRunDeleted // nothing else keeps the row away
+			}
+			if err != nil {
+				return err
 			}
 			out = *found
 			return nil

@@ -37,6 +37,8 @@ SELECT clock_timestamp(), o.age, o.fresh_for, m.age, m.fresh_for
 
 const executesSQL = `SELECT kind, name, digest FROM runner.v_runs WHERE run_id = $1 AND namespace = $2`
 
+const runDeletedSQL = `SELECT EXISTS (SELECT FROM runner.v_deleted WHERE run_id = $1)`
+
 type beatsRow struct {
 	Now                time.Time
 	OwnerAge, OwnerFor *float64
@@ -68,6 +70,7 @@ func (s *Store) Load(ctx context.Context, c events.CallTool, key, worker string)
 		}
 		return err
 	})
+	b.Queue(runDeletedSQL, string(c.RunID)).QueryRow(func(row pgx.Row) error { return row.Scan(&st.RunDeleted) })
 	if err := s.keyed.Send(ctx, b); err != nil {
 		return tools.State{}, err
 	}

@@ -284,7 +284,7 @@ func (s *Store) UntilDue(ctx context.Context, not []trigger.HandName) (wait time
 var Queries = map[string]string{
 	"insertSignal": insertSignal, "insertSignalLogged": insertSignalLogged, "findSignalConflict": findSignalConflict, "findSignal": findSignal,
 	"listSignals": listSignals, "assignSignals": assignSignals, "owedSignals": owedSignals, "signalsAnnounced": signalsAnnounced,
-	"signalsLanded": signalsLanded, "expireSignals": expireSignals,
+	"signalsLanded": signalsLanded, "expireSignals": expireSignals, "sweepStarts": sweepStarts,
 	"insertBatch": insertBatch, "findConflicts": findConflicts,
 	"insertDelivery": insertDelivery, "findConflict": findConflict, "findDelivery": findDelivery, "deliveryByID": deliveryByID,
 	"gateSoon": gateSoon, "refill": refill, "takeToken": takeToken,

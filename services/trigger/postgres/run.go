@@ -44,7 +44,8 @@ const headOfRun = `
 SELECT seq, status, output, error FROM (
 	SELECT r.seq, r.status, r.output::text, r.error::text FROM runner.v_api_runs r WHERE r.run_id = $1 AND r.namespace = $2
 	UNION ALL
-	SELECT 0, 'queued', NULL, NULL FROM trigger.deliveries d WHERE d.run_id = $1 AND d.namespace = $2 AND d.source_kind = 'api') runs
+	SELECT 0, 'queued', NULL, NULL FROM trigger.deliveries d WHERE d.run_id = $1 AND d.namespace = $2 AND d.source_kind = 'api'
+		AND NOT EXISTS (SELECT FROM runner.v_deleted x WHERE x.run_id = d.run_id)) runs
 ORDER BY seq DESC
 LIMIT 1`
 
