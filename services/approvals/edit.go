@@ -14,10 +14,6 @@ import (
 // ErrNoTool says that the definition of a request's tool cannot be used.
 var ErrNoTool = errors.New("no such tool")
 
-// AuditEdited is the audit's row of the arguments that a decision put in the place of
-// those that were asked about.
-const AuditEdited = "edited"
-
 // Edit is what a person puts in the place of a request's arguments. The tool stays
 // what it is: an edit cannot name one.
 type Edit struct {

@@ -34,6 +34,9 @@ func (a *away) Decide(context.Context, approvals.Attempt) (approvals.Request, ap
 	a.asked++
 	return approvals.Request{}, "", errAway
 }
+func (a *away) Defer(context.Context, approvals.Deferral) (approvals.Request, approvals.Outcome, error) {
+	return approvals.Request{}, "", errAway
+}
 func (a *away) Expire(context.Context, int) ([]approvals.Request, error) { return nil, errAway }
 func (a *away) Get(context.Context, string, events.ApprovalID) (approvals.Request, error) {
 	return approvals.Request{}, errAway

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/approvals"
 )
 
@@ -74,7 +75,7 @@ func (s *Store) Defer(ctx context.Context, d approvals.Deferral) (r approvals.Re
 				return err
 			}
 		}
-		detail := map[string]any{"comment": d.Comment}
+		detail := map[string]any{"comment_digest": events.DigestOf([]byte(d.Comment))}
 		if to != nil {
 			detail["until"] = until.UTC()
 		}

@@ -30,8 +30,8 @@ func TestListPlans(t *testing.T) {
 		"all":             {query: listSQL, want: "requests_by_time"},
 		"doubts":          {query: listSQL, kind: "doubt", want: "requests_by_kind"},
 		"of a run":        {query: listSQL, run: "r77", want: "requests_by_run"},
-		"pending":         {query: listStateSQL, want: "requests_", more: []any{"pending"}},
-		"approved doubts": {query: listStateSQL, kind: "doubt", want: "requests_by_kind", more: []any{"happened"}},
+		"pending":         {query: listStateSQL, want: "requests_", more: []any{"pending", "hide"}},
+		"approved doubts": {query: listStateSQL, kind: "doubt", want: "requests_by_kind", more: []any{"happened", ""}},
 	} {
 		rows, err := db.Pool.Query(t.Context(), "EXPLAIN "+tc.query, append([]any{"default", tc.kind, tc.run, "9999-01-01", "", 51}, tc.more...)...)
 		if err != nil {

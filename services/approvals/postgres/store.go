@@ -206,12 +206,6 @@ func (s *Store) Decide(ctx context.Context, a approvals.Attempt) (r approvals.Re
 		}
 		outcome = approvals.Judge(r, a, now)
 		var at *time.Time
-		if outcome == approvals.Decided && a.Edit != nil {
-			if err := audit(ctx, tx, approvals.AuditEntry{Namespace: r.Namespace, Kind: approvals.AuditEdited, ApprovalID: r.ID, RunID: r.RunID, Actor: a.By, Door: a.Door,
-				Detail: map[string]any{"args": a.Edit.Args, "digest": a.Edit.Digest, "asked_args": r.Args, "asked_digest": r.Digest}}); err != nil {
-				return err
-			}
-		}
 		if outcome == approvals.Decided {
 			won, err := one(tx.Query(ctx, decideSQL, a.ID, a.Decision, a.By, a.Door, a.Comment, result, digest, args))
 			switch {
