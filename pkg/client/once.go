@@ -153,10 +153,14 @@ func (c *Client) OnceAct(ctx context.Context, a Act, fn func(context.Context, Fe
 		Key: a.Key, Tool: a.Tool, Args: args, Holder: rand.Text(), LeaseSeconds: int64((a.Lease + time.Second - 1) / time.Second),
 		OnDoubt: a.OnDoubt, RunID: a.RunID,
 	}
+	why := "" // it waits; kept for whoever gives up
 	for try := 0; ; try++ {
 		asked := time.Now() // the lease is counted from before the question
 		var out beginAnswer
 		if _, err := c.do(ctx, call{method: http.MethodPost, path: "/v1/effects", body: b, idempotent: true}, &out); err != nil {
+			if ctx.Err() != nil && why != "" {
+				return Result{}, fmt.Errorf("once %q: %s: %w", a.Key, why, context.Cause(ctx))
+			}
 			return Result{}, onceError(a.Key, err)
 		}
 		switch out.Status {
@@ -170,11 +174,12 @@ func (c *Client) OnceAct(ctx context.Context, a Act, fn func(context.Context, Fe
 		default:
 			return Result{}, fmt.Errorf("once %q: the server answered %q, which this version does not know", a.Key, out.Status)
 		}
+		why = cmp.Or(out.Advice, out.Holder+" is acting")
 		// Whoever acts may end long before its lease does.
 		wait := min(time.Duration(out.RetryAfter*float64(time.Second)), 100*time.Millisecond<<min(try, 5))
 		select {
 		case <-ctx.Done():
-			return Result{}, fmt.Errorf("once %q: %s: %w", a.Key, cmp.Or(out.Advice, out.Holder+" is acting"), context.Cause(ctx))
+			return Result{}, fmt.Errorf("once %q: %s: %w", a.Key, why, context.Cause(ctx))
 		case <-time.After(wait/2 + randv2.N(wait/2+time.Millisecond)):
 		}
 	}
