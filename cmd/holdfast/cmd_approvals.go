@@ -162,12 +162,16 @@ func showApproval(w io.Writer, a client.Approval) error {
 	if a.DeferredBy != "" && !a.DeferredUntil.IsZero() {
 		deferred = fmt.Sprintf("until %s by %s", stamp(a.DeferredUntil), a.DeferredBy)
 	}
+	hidden := ""
+	if a.Hidden {
+		hidden = "you may not decide this, so what it is about is not shown"
+	}
 	asked, choices, to, schema := questionOf(a)
 	if err := details(w,
 		"approval", string(a.ApprovalID), "preview", a.Preview, "question", asked, "choices", choices, "asked of", to, "schema", schema, "kind", a.Kind, "state", a.State,
 		"tool", a.Tool, "arguments", pretty(a.Args), "changed to", edited, "changed", changed, "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
-		"decided by", deciders(a.Rule), "started by", a.Requester,
+		"hidden", hidden, "decided by", deciders(a.Rule), "started by", a.Requester,
 		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt), "put off", deferred,
 		"decided", decided, "comment", a.Comment, "result", pretty(a.Result), "valid until", stamp(a.ValidUntil),
 		"withdrawn", a.WithdrawReason, "unused", unused, "told", told,

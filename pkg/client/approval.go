@@ -30,6 +30,7 @@ type Approval struct {
 	Labels         map[string]string    `json:"labels,omitempty"`
 	Question       *events.Question     `json:"question,omitempty"`  // what is asked, of a question
 	Rule           *events.DecisionRule `json:"rule,omitempty"`      // who may decide; nil: every approver
+	Hidden         bool                 `json:"hidden,omitempty"`    // what it is about is for who may decide
 	Requester      string               `json:"requester,omitempty"` // who started the run
 	CreatedAt      time.Time            `json:"created_at"`
 	ExpiresAt      time.Time            `json:"expires_at"`

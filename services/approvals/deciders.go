@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 // Person is who wants to decide, by a verified identity: a token, or one of a
@@ -18,6 +19,11 @@ type Person struct {
 
 // roleApprover is the role of a channel's people.
 const roleApprover = "approver"
+
+// personOf is one of a channel's people.
+func personOf(p spec.Person) Person {
+	return Person{Name: p.Name, Groups: p.Groups, Role: roleApprover}
+}
 
 // MayNot says why p may not decide r; empty when p may.
 func MayNot(r Request, p Person) string {
@@ -33,6 +39,30 @@ func MayNot(r Request, p Person) string {
 		}
 	}
 	return ""
+}
+
+// MayRead reports whether p may read what r is about: an admin, and who may decide, be
+// it that p started the run.
+func MayRead(r Request, p Person) bool {
+	if r.Rule == nil || p.Role == "admin" {
+		return true
+	}
+	return !slices.ContainsFunc(r.Rule.Deciders, func(d events.Deciders) bool { return !among(d, p) })
+}
+
+// SeenBy is r as p may see it: who may not read it learns that it waits, for whom, and
+// how it ended, and nothing of what it is about.
+func (r Request) SeenBy(p Person) Request {
+	if MayRead(r, p) {
+		return r
+	}
+	return Request{
+		ID: r.ID, Namespace: r.Namespace, Kind: r.Kind, RunID: r.RunID, CallID: r.CallID, Agent: r.Agent, Tool: r.Tool, Hidden: true,
+		Summary: fmt.Sprintf("%s asks about %s", r.Agent, r.Tool), Channel: r.Channel, Rule: r.Rule, Requester: r.Requester,
+		State: r.State, Decision: r.Decision, DecidedBy: r.DecidedBy, Door: r.Door, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+		DecidedAt: r.DecidedAt, ValidUntil: r.ValidUntil, UnusedAt: r.UnusedAt, AnnouncedAt: r.AnnouncedAt, LandedAt: r.LandedAt,
+		DeferredUntil: r.DeferredUntil, DeferredBy: r.DeferredBy,
+	}
 }
 
 func among(d events.Deciders, p Person) bool {

@@ -46,6 +46,9 @@ type Links interface {
 	Link(ctx context.Context, hash [32]byte) (Link, error)
 }
 
+// Who is the link's person.
+func (l Link) Who() Person { return Person{Name: l.Person, Groups: l.Groups, Role: roleApprover} }
+
 // newToken mints what only the message to the person holds.
 func newToken() (token string, hash [32]byte) {
 	var raw [32]byte

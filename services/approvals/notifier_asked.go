@@ -34,7 +34,12 @@ func (x *Notifier) ask(ctx context.Context, def *spec.Channel, by Channel, n *No
 	if def.Email != nil && len(def.People) > 0 && n.Person == "" {
 		var people []string
 		for _, p := range def.People {
-			people = append(people, p.Name)
+			if MayNot(r, personOf(p)) == "" {
+				people = append(people, p.Name)
+			}
+		}
+		if len(people) == 0 {
+			return Delivery{Verdict: Refused, Problem: "none of the people of the channel may decide this"}
 		}
 		if err := x.Notices.Split(ctx, n.NoticeID, n.Attempts, people); err != nil {
 			return later("the messages to each person cannot be stored now")
@@ -46,6 +51,9 @@ func (x *Notifier) ask(ctx context.Context, def *spec.Channel, by Channel, n *No
 		p, ok := def.Person(n.Person)
 		if !ok {
 			return Delivery{Verdict: Refused, Problem: n.Person + " is no longer among the people of the channel"}
+		}
+		if why := MayNot(r, personOf(p)); why != "" {
+			return Delivery{Verdict: Refused, Problem: n.Person + " may not decide this"}
 		}
 		m.ID, m.To = string(n.NoticeID), p.Email
 		if m.Link, err = x.link(ctx, r, *n); err != nil {

@@ -44,6 +44,8 @@ type Request struct {
 	Policy     string               // what Digest covers, when it is more than the tool's own
 	Requester  string               // the principal that started the run; empty for none
 
+	Hidden bool // what it is about was taken out; see SeenBy
+
 	State     string
 	Decision  string // State once it is not pending
 	DecidedBy string // empty for an expiry and a withdrawal

@@ -83,11 +83,12 @@ type listOutput struct {
 	}
 }
 
-func listOf(found []approvals.Request, limit int) *listOutput {
+func listOf(ctx context.Context, found []approvals.Request, limit int) *listOutput {
+	who, _ := authn.FromContext(ctx)
 	out := &listOutput{}
 	out.Body.Page = door.PageOf(found, limit, func(r approvals.Request) any {
 		return approvals.Position{CreatedAt: r.CreatedAt, ID: r.ID}
-	}, show)
+	}, func(r approvals.Request) Approval { return show(r.SeenBy(personOf(who))) })
 	return out
 }
 
@@ -119,7 +120,7 @@ func (a api) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return listOf(found, in.Limit), nil
+	return listOf(ctx, found, in.Limit), nil
 }
 
 type getInput struct {
@@ -137,7 +138,9 @@ func (a api) get(ctx context.Context, in *getInput) (*getOutput, error) {
 	if err != nil {
 		return nil, problem(in.ID, err)
 	}
-	a.service.Shown(ctx, r, who.Name, approvals.DoorAPI)
+	if r = r.SeenBy(personOf(who)); !r.Hidden {
+		a.service.Shown(ctx, r, who.Name, approvals.DoorAPI)
+	}
 	return &getOutput{Body: show(r)}, nil
 }
 
@@ -187,6 +190,10 @@ const unconfirmed = "the decision could not be confirmed; send it again: it is m
 // attemptOf is an attempt of who has the token of the request, whatever its body says.
 func attemptOf(who authn.Principal) approvals.Attempt {
 	return approvals.Attempt{Namespace: who.Namespace, By: who.Name, Groups: who.Groups, Role: who.Role.String(), Door: approvals.DoorAPI}
+}
+
+func personOf(who authn.Principal) approvals.Person {
+	return approvals.Person{Name: who.Name, Groups: who.Groups, Role: who.Role.String()}
 }
 
 func conflictOf(err error) (*approvals.Conflict, bool) {

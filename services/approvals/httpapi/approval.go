@@ -28,6 +28,7 @@ type Approval struct {
 	Labels         map[string]string `json:"labels,omitempty"`
 	Question       *Question         `json:"question,omitempty" doc:"what is asked, of a question"`
 	Rule           *Rule             `json:"rule,omitempty" doc:"who may decide; absent: every approver"`
+	Hidden         bool              `json:"hidden,omitempty" doc:"you may not decide it, so what it is about is left out"`
 	Requester      string            `json:"requester,omitempty" doc:"who started the run"`
 	CreatedAt      time.Time         `json:"created_at"`
 	ExpiresAt      time.Time         `json:"expires_at"`
@@ -92,7 +93,7 @@ func show(r approvals.Request) Approval {
 		ApprovalID: string(r.ID), Namespace: r.Namespace, Kind: r.Kind, State: r.State, Summary: r.Summary, Preview: r.Preview,
 		RunID: string(r.RunID), CallID: string(r.CallID), Agent: r.Agent, Tool: r.Tool, ToolDigest: string(r.ToolDigest),
 		Args: r.Args, Digest: string(r.Digest), Epoch: r.Epoch, Key: r.Key, Labels: r.Labels, Question: question(r.Question),
-		Rule: rule(r.Rule), Requester: r.Requester,
+		Rule: rule(r.Rule), Requester: r.Requester, Hidden: r.Hidden,
 		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, DecidedAt: r.DecidedAt, DecidedBy: r.DecidedBy,
 		Door: r.Door, Comment: r.Comment, Result: r.Result, ValidUntil: r.ValidUntil,
 		WithdrawReason: r.WithdrawReason, UnusedAt: r.UnusedAt, UnusedReason: r.UnusedReason,

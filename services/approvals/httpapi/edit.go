@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/approvals"
 )
 
 // Change is one place that an edit changes.
@@ -40,7 +41,7 @@ func registerEdits(d *door.Door, a api) {
 		Summary: "Show what other arguments would change; nothing is decided",
 		Description: "Send the digest of the answer with the decision approve and the same args: what was shown is then what runs. " +
 			"Arguments that the tool would not take have problems and no digest. The tool itself cannot be changed.",
-		Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+		Errors: []int{http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity},
 	}, authn.Approver, a.edit)
 }
 
@@ -70,9 +71,12 @@ func (a api) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 	if !events.ValidToken(in.ID) {
 		return nil, notFound(in.ID)
 	}
-	_, p, err := a.service.Preview(ctx, who.Namespace, events.ApprovalID(in.ID), in.Body.Args)
+	r, p, err := a.service.Preview(ctx, who.Namespace, events.ApprovalID(in.ID), in.Body.Args)
 	if err != nil {
 		return nil, problem(in.ID, err)
+	}
+	if why := approvals.MayNot(r, personOf(who)); why != "" {
+		return nil, problem(in.ID, &approvals.Conflict{Outcome: approvals.NotAllowed, Request: r, Detail: why})
 	}
 	out := &editOutput{}
 	out.Body.Args, out.Body.Digest, out.Body.Changes = p.Args, string(p.Digest), changes(p.Changes)

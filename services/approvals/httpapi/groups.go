@@ -53,7 +53,7 @@ func (a api) members(ctx context.Context, in *listInput) (*listOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return listOf(found, in.Limit), nil
+	return listOf(ctx, found, in.Limit), nil
 }
 
 // groups lists what waits in groups.
@@ -75,7 +75,10 @@ func (a api) groups(ctx context.Context, in *listInput) (*listOutput, error) {
 	}
 	page := door.PageOf(found, in.Limit, func(g approvals.Group) any {
 		return approvals.GroupPosition{NextExpiry: g.NextExpiry, Value: g.Key.Value}
-	}, showGroup)
+	}, func(g approvals.Group) Group {
+		g.Sample = g.Sample.SeenBy(personOf(who))
+		return showGroup(g)
+	})
 	out := &listOutput{}
 	out.Body.Items, out.Body.Groups, out.Body.NextCursor = []Approval{}, page.Items, page.NextCursor
 	return out, nil

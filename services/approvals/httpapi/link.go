@@ -120,6 +120,9 @@ func (l *links) show(w http.ResponseWriter, r *http.Request, token string) (int,
 	if err != nil {
 		return l.trouble(w, err)
 	}
+	if !approvals.MayRead(q, link.Who()) {
+		return notYours()
+	}
 	l.service.Shown(r.Context(), q, link.Person, approvals.DoorLink)
 	v := viewOf(token, link, q)
 	l.offerEdit(r.Context(), &v, q)
@@ -134,6 +137,9 @@ func (l *links) decide(w http.ResponseWriter, r *http.Request, token string) (in
 	link, q, err := l.service.Linked(r.Context(), token)
 	if err != nil {
 		return l.trouble(w, err)
+	}
+	if !approvals.MayRead(q, link.Who()) {
+		return notYours()
 	}
 	if err := r.ParseForm(); err != nil {
 		return http.StatusBadRequest, view{Title: "Not readable", Message: "The form could not be read; nothing was done. Open the link again."}
@@ -173,6 +179,11 @@ func (l *links) decide(w http.ResponseWriter, r *http.Request, token string) (in
 	l.offerEdit(r.Context(), &v, q)
 	v.Problem = problem
 	return http.StatusUnprocessableEntity, v
+}
+
+// notYours is all that somebody learns who may not decide.
+func notYours() (int, view) {
+	return http.StatusForbidden, view{Title: "Not yours to decide", Message: "This waits for other people; nothing was done."}
 }
 
 func (l *links) trouble(w http.ResponseWriter, err error) (int, view) {
