@@ -231,7 +231,8 @@ INSERT INTO ` + b.schema + `.workers AS w (name, beat, fresh_since, pid, detail,
 VALUES ($1, clock_timestamp(), clock_timestamp(), $2, $3, extract(epoch FROM $4::timestamptz - clock_timestamp()) * 1000)
 ON CONFLICT (name) DO UPDATE
 SET beat = clock_timestamp(), skew_ms = EXCLUDED.skew_ms,
-    fresh_since = CASE WHEN w.beat < clock_timestamp() - interval '1.5 s' THEN clock_timestamp() ELSE w.fresh_since END
+    -- a clock that stepped back must not keep the living from being fresh until it is there again
+    fresh_since = CASE WHEN w.beat < clock_timestamp() - interval '1.5 s' OR w.fresh_since > clock_timestamp() THEN clock_timestamp() ELSE w.fresh_since END
 WHERE w.beat > '-infinity'`
 	b.db.Lock()
 	defer b.db.Unlock()

@@ -46,7 +46,7 @@ func (s *Service) firstFork(ctx context.Context, id events.RunID, m events.Recei
 			d.add(events.FactFailed, events.Ending{Error: &events.Problem{Code: "fork", Message: clip(err.Error(), 900)}}, false))
 	}
 	if err == nil && d.state.Queued && d.state.End == "" {
-		return s.enterRun(ctx, m, plan, before, d.state.Started, func(e Placing) (Decision, error) {
+		return s.enterRun(ctx, m, plan, before, d.state.Started, now, func(e Placing) (Decision, error) {
 			err := d.entered(e)
 			if err == nil {
 				err = d.advance(plan)

@@ -63,6 +63,12 @@ func keeps() *script {
 func childModel() *script {
 	keeper, lead := keeps(), twoHelpers()
 	return &script{answer: func(ctx context.Context, q runner.Request, n int) (runner.Answer, error) {
+		switch {
+		case strings.Contains(q.Entries[0].User, "errand"):
+			return lookThenChange(ctx, q, n)
+		case strings.Contains(q.Entries[0].User, "greedy"):
+			return greedy(), nil
+		}
 		switch q.System {
 		case "keep":
 			return keeper.answer(ctx, q, n)

@@ -372,6 +372,9 @@ func runChild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := limitMemory(); err != nil {
+		return err
+	}
 	name := pg.WorkerName("runner")
 	beat := pg.NewBeat(database, "runner", name, log)
 	if err := beat.Start(ctx); err != nil {

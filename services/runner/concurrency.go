@@ -225,7 +225,7 @@ func (s *State) slotsTaken(b events.SlotsTaken) {
 
 // enterRun creates a run under its concurrency keys. rows is what it begins with,
 // for the entry that it got.
-func (s *Service) enterRun(ctx context.Context, m events.Received, plan *Plan, before *State, started events.RunStarted, rows func(Placing) (Decision, error)) (*claimed, error) {
+func (s *Service) enterRun(ctx context.Context, m events.Received, plan *Plan, before *State, started events.RunStarted, now time.Time, rows func(Placing) (Decision, error)) (*claimed, error) {
 	var c Commit
 	e := Entering{RunID: before.RunID, Namespace: before.Namespace, Priority: started.Priority, Keys: started.Concurrency}
 	at, err := s.store.Enter(ctx, e, func(seen []KeySeen) (Commit, Placing, error) {
@@ -234,7 +234,7 @@ func (s *Service) enterRun(ctx context.Context, m events.Received, plan *Plan, b
 		if err != nil {
 			return Commit{}, Placing{}, fault.Terminal("decide", err)
 		}
-		c = Commit{Before: before, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: time.Now(), MaxTreeRuns: s.cfg.MaxTreeRuns}
+		c = Commit{Before: before, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: m.ID, CancelledAt: now, MaxTreeRuns: s.cfg.MaxTreeRuns}
 		c.Notices, err = s.notices(ctx, c.After, c.Facts)
 		return c, entry, err
 	})

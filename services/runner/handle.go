@@ -22,7 +22,7 @@ const (
 	busyWait = 500 * time.Millisecond
 	// early is how long a message for a run without a row is kept: its start
 	// may still be on its way.
-	early = 10 * time.Minute
+	early = 30 * time.Minute
 )
 
 // Handle takes a fact or a command for a run: receive, load, decide, commit,
@@ -243,7 +243,8 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 		return s.firstFork(ctx, id, m, in, now)
 	}
 	if in.Start == nil {
-		if age := time.Since(id.Time()); age > early {
+		// Whoever made the id may have a clock that is behind, this process as well.
+		if age := now.Sub(id.Time()); age > early {
 			return nil, fault.Terminal("unknown_run", fmt.Errorf("run %s has no row; its start never arrived", id))
 		}
 		return nil, fault.RetryAfter(2*time.Second, fmt.Errorf("run %s: %w yet", id, ErrNoRun))
@@ -280,7 +281,7 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 		return nil, err
 	}
 	if pinKeys(plan, in.Start); len(in.Start.Body.Concurrency) > 0 && in.Start.Broken == nil {
-		return s.enterRun(ctx, m, plan, before, in.Start.Body, func(e Placing) (Decision, error) {
+		return s.enterRun(ctx, m, plan, before, in.Start.Body, now, func(e Placing) (Decision, error) {
 			in.Start.Placing = &e
 			return Decide(before, plan, in, s.worker, now)
 		})

@@ -1,0 +1,115 @@
+package runner_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/runner"
+)
+
+// childMemory is how many MiB a runner process may ask for beyond what it has when it
+// starts to work; nothing is no limit.
+const childMemory = "HOLDFAST_TEST_RUNNER_MEMORY"
+
+func limitMemory() error {
+	text := os.Getenv(childMemory)
+	if text == "" {
+		return nil
+	}
+	var more, pages uint64
+	if _, err := fmt.Sscan(text, &more); err != nil {
+		return err
+	}
+	now, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(string(now), &pages); err != nil {
+		return err
+	}
+	most := pages*uint64(os.Getpagesize()) + more<<20
+	return syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: most, Max: most})
+}
+
+// greedy is an answer of a gibibyte, where there is room for it.
+func greedy() runner.Answer {
+	var text []byte
+	for range 16 {
+		text = append(text, make([]byte, 64<<20)...)
+	}
+	return said(string(text))
+}
+
+// Runner processes under a real limit of memory die of a model's answer: no deferred
+// code runs. After as many as the limit says the run is parked, the runs beside it end,
+// and once there is memory a person lets it go on.
+func TestCaseC04_AnAnswerThatNoMemoryHolds(t *testing.T) {
+	r := newRig(t)
+	poison := events.NewRunID()
+	var dead []func()
+	for range 5 {
+		dead = append(dead, r.limited(256))
+	}
+	r.tools(`1`)
+	r.startAs(poison, events.KindAgent, "clerk", `"greedy"`)
+	var others []events.RunID
+	for range 20 {
+		others = append(others, r.start(events.KindAgent, "clerk", `{}`))
+	}
+	r.eventually("the others have ended", func() bool {
+		return r.count(`SELECT count(*) FROM runner.v_runs WHERE status = 'completed'`) == len(others)
+	}, func() string { return r.journalText(others[0]) })
+	for _, wait := range dead {
+		wait()
+	}
+	m := &script{answer: func(context.Context, runner.Request, int) (runner.Answer, error) { return said("cured"), nil }}
+	r.worker(m)
+	r.reaches(poison, events.StatusAttention)
+	rows := r.journal(poison)
+	if last := rows[len(rows)-1]; last.Kind != events.FactAttention || !strings.Contains(string(last.Data), `"code":"lost_workers"`) {
+		t.Errorf("parked by %s %s", last.Kind, last.Data)
+	}
+	if n := m.count(poison); n != 0 {
+		t.Errorf("%d model calls after five processes were lost", n)
+	}
+	r.command(poison, events.RunResume, events.Command{Reason: "more memory"})
+	r.reaches(poison, events.StatusCompleted)
+	r.consistent(append(others, poison)...)
+}
+
+// limited starts a runner process with room for some MiB and returns what waits for
+// its death of that.
+func (r *rig) limited(mib int) (dead func()) {
+	r.t.Helper()
+	cmd := exec.CommandContext(r.t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childDatabase+"="+r.db.URL.Reveal(), childNATS+"="+r.nats.URL().Reveal(), fmt.Sprintf("%s=%d", childMemory, mib), "GOTRACEBACK=none")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	var ready string
+	if _, err := fmt.Fscanln(out, &ready); err != nil {
+		r.t.Fatalf("the child did not start: %v", err)
+	}
+	return func() {
+		r.t.Helper()
+		err := cmd.Wait()
+		text := said.String()
+		if err == nil || !strings.Contains(text, "memory") && !strings.Contains(text, "allocate") {
+			r.t.Fatalf("the child did not die of its memory: %v\n%.2000s", err, text)
+		}
+	}
+}
