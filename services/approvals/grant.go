@@ -171,7 +171,20 @@ func (g Grant) Allows(r Request) (amount string, ok bool) {
 
 // may reports whether who made g may decide r alone, and with nothing but a yes.
 func (g Grant) may(r Request) bool {
-	return MayNot(r, Person{Name: g.Maker.Name, Groups: g.Maker.Groups, Role: g.Maker.Role}) == ""
+	if g.mayNot(r) != "" {
+		return false
+	}
+	if r.Rule == nil {
+		return true
+	}
+	rest := *r.Rule
+	rest.Deciders, rest.RequesterDenied = nil, false
+	wanted, err := events.Marshal(rest)
+	return err == nil && string(wanted) == "{}" // whatever else a rule wants, a grant does not give
+}
+
+func (g Grant) mayNot(r Request) string {
+	return MayNot(r, Person{Name: g.Maker.Name, Groups: g.Maker.Groups, Role: g.Maker.Role})
 }
 
 // GrantOf returns the id of the grant that decided; false when somebody else did.
@@ -190,8 +203,8 @@ func (s *Service) MakeGrant(ctx context.Context, g Grant, lasts time.Duration, l
 		if err != nil {
 			return Grant{}, err
 		}
-		if !g.may(r) {
-			return Grant{}, &Conflict{Outcome: WrongKind, Request: r}
+		if why := g.mayNot(r); why != "" {
+			return Grant{}, &Conflict{Outcome: NotAllowed, Request: r, Detail: why}
 		}
 		if g.Tool == "" {
 			g.Tool, g.Agent = r.Tool, r.Agent

@@ -45,6 +45,9 @@ func TestGrant_Allows(t *testing.T) {
 		"the condition holds":  {args: `{"amount":1,"to":"ann"}`, want: "1", change: when(`args.to == "ann"`)},
 		"it does not":          {args: `{"amount":1,"to":"ben"}`, change: when(`args.to == "ann"`)},
 		"it cannot be decided": {args: `{"amount":1}`, change: when(`args.to == "ann"`)},
+		"the maker may decide": {args: `{"amount":1}`, want: "1", change: byRule(events.Deciders{Users: []string{"ann"}}, "opa")},
+		"the maker may not":    {args: `{"amount":1}`, change: byRule(events.Deciders{Groups: []string{"finance"}}, "opa")},
+		"the maker asked":      {args: `{"amount":1}`, change: byRule(events.Deciders{Users: []string{"ann"}}, "ann")},
 		"without an amount": {args: `{"amount":-1}`, want: "0", change: func(g *approvals.Grant, _ *approvals.Request) {
 			g.AmountOf, g.MaxAmount = "", ""
 		}},
@@ -56,6 +59,13 @@ func TestGrant_Allows(t *testing.T) {
 		if got, ok := g.Allows(r); ok != (tc.want != "") || ok && got != tc.want {
 			t.Errorf("%s: %q, %t; want %q", name, got, ok, tc.want)
 		}
+	}
+}
+
+func byRule(d events.Deciders, requester string) func(*approvals.Grant, *approvals.Request) {
+	return func(g *approvals.Grant, r *approvals.Request) {
+		g.Maker, r.Requester = approvals.Maker{Name: "ann", Role: "approver"}, requester
+		r.Rule = &events.DecisionRule{Deciders: []events.Deciders{d}, RequesterDenied: true}
 	}
 }
 

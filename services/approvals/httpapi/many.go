@@ -75,7 +75,7 @@ func (a api) decideMany(ctx context.Context, in *manyInput) (*manyOutput, error)
 	for i, d := range a.service.DecideMany(ctx, attempts) {
 		id := string(attempts[i].ID)
 		r := d.Request
-		if c, ok := conflictOf(d.Err); ok {
+		if c, ok := conflictOf(d.Err); ok && c.Outcome != approvals.NotAllowed {
 			r = c.Request
 		}
 		res := manyResult{ApprovalID: id, Status: http.StatusOK, State: r.State, DecidedBy: r.DecidedBy, DecidedAt: r.DecidedAt, Door: r.Door, Repeated: d.Repeated}
