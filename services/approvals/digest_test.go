@@ -27,19 +27,21 @@ func TestDigest_OnceADay(t *testing.T) {
 	at := func(d time.Duration) *spec.Digest {
 		return &spec.Digest{At: now.Add(d).Format("15:04"), TimeZone: "UTC"}
 	}
-	b.notices.DigestChannels = func(context.Context) ([]approvals.DigestChannel, error) {
+	d := b.notices.NotifierDeps // of a notifier that does not look by itself
+	d.DigestChannels = func(context.Context) ([]approvals.DigestChannel, error) {
 		return []approvals.DigestChannel{
 			{Namespace: "other", Name: "quiet", Digest: at(-time.Minute)}, // nothing waits there
 			{Namespace: "default", Name: "ops", Digest: at(-time.Minute)},
 			{Namespace: "default", Name: "quiet", Digest: at(3 * time.Hour)}, // later
 		}, nil
 	}
+	notices := approvals.NewNotifier(d)
 	look := func() {
 		t.Helper()
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if err := b.notices.Digest(t.Context()); err != nil {
+				if err := notices.Digest(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})

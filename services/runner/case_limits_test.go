@@ -52,11 +52,12 @@ func TestCaseC09_TwoConnectionsAreEnough(t *testing.T) {
 	for range runs {
 		ids = append(ids, r.start(events.KindAgent, "clerk", `{}`))
 	}
+	// One that is held for a call stays until the call is let go; what sweeps open is gone at the next look.
 	idle := func(during string) {
 		t.Helper()
-		if n := r.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'narrow' AND state LIKE 'idle in transaction%'`); n != 0 {
-			t.Errorf("%d transactions are open during %s", n, during)
-		}
+		r.eventually("no transaction is open during "+during, func() bool {
+			return r.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'narrow' AND state LIKE 'idle in transaction%'`) == 0
+		}, func() string { return "one is" })
 	}
 	now := func() string { return r.journalText(ids[0]) }
 	r.eventually("all are in the model", func() bool {
