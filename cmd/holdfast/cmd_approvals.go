@@ -178,12 +178,16 @@ func showApproval(w io.Writer, a client.Approval) error {
 	); err != nil || a.State != "pending" {
 		return err
 	}
-	next := fmt.Sprintf("holdfast approvals approve %s | holdfast approvals reject %s --comment WHY", a.ApprovalID, a.ApprovalID)
+	why := ""
+	if a.Rule != nil && a.Rule.CommentRequired {
+		why = " --comment WHY"
+	}
+	next := fmt.Sprintf("holdfast approvals approve %s%s | holdfast approvals reject %s --comment WHY", a.ApprovalID, why, a.ApprovalID)
 	switch a.Kind {
 	case events.ApprovalQuestion:
 		next = fmt.Sprintf("holdfast approvals answer %s --text TEXT | holdfast approvals answer %s --result JSON", a.ApprovalID, a.ApprovalID)
 	case events.ApprovalDoubt:
-		next = fmt.Sprintf("holdfast approvals settle %s happened|not_happened|give_up", a.ApprovalID)
+		next = fmt.Sprintf("holdfast approvals settle %s happened|not_happened|give_up%s", a.ApprovalID, why)
 	}
 	_, err := fmt.Fprintf(w, "\ndecide: %s\n", next)
 	return err

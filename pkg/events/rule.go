@@ -9,6 +9,8 @@ type DecisionRule struct {
 	Deciders []Deciders `json:"deciders,omitempty"`
 	// RequesterDenied says that whoever started the run may not decide.
 	RequesterDenied bool `json:"requester_denied,omitempty"`
+	// CommentRequired says that whoever decides must say why; an answer says it itself.
+	CommentRequired bool `json:"comment_required,omitempty"`
 }
 
 // Deciders holds for a person who is one of the users, or in one of the groups, or
@@ -38,6 +40,9 @@ func (r DecisionRule) String() string {
 	}
 	if r.RequesterDenied {
 		said += ", but not by who started the run"
+	}
+	if r.CommentRequired {
+		said += ", and with a comment"
 	}
 	return said
 }

@@ -37,6 +37,8 @@ func TestGate_TheStricterWins(t *testing.T) {
 		"both rules hold":                      {"{deciders: {groups: [finance]}, requester: allowed}", "  approvals: {policy: {when: args.n > 5, deciders: {users: [ann], roles: [admin]}}}\n", run, true, "group finance, who must also be ann or role admin, but not by who started the run"},
 		"a rule of an agent that does not ask": {"always", "  approvals: {policy: {when: args.n > 99, deciders: {users: [ann]}, requester: allowed}}\n", run, true, "ann"},
 		"both allow who asked":                 {"{requester: allowed}", "  approvals: {policy: {requester: allowed}}\n", run, true, "every approver"},
+		"a comment that one of both wants":     {"{requester: allowed, comment: optional}", "  approvals: {policy: {requester: allowed, comment: required}}\n", run, true, "every approver, and with a comment"},
+		"a comment that the tool wants":        {"{deciders: {users: [ann]}, comment: required}", "  approvals: {policy: always}\n", run, true, "ann, but not by who started the run, and with a comment"},
 		"a condition that cannot be decided":   {"never", "  approvals: {policy: {when: args.none}}\n", run, true, ""},
 		"money is nearly used up":              {"{when: budget.cost.left < 500000 && budget.cost.used == 1900000}", "  budget: {cost: \"2.00\"}\n", run, true, ""},
 		"money is left":                        {"{when: budget.cost.left < 500000}", "  budget: {cost: \"20.00\"}\n", run, false, ""},
@@ -63,7 +65,7 @@ func TestGate_PolicyCoversTheRules(t *testing.T) {
 	seen := map[string]string{}
 	for _, p := range [][2]string{
 		{"always", ""}, {"never", "  approvals: {policy: always}\n"}, {"always", "  approvals: {policy: always}\n"},
-		{"{deciders: {users: [ann]}}", ""}, {"{deciders: {users: [ben]}}", ""}, {"{deciders: {users: [ann]}, requester: allowed}", ""}, {"{deciders: {groups: [ann]}}", ""},
+		{"{deciders: {users: [ann]}}", ""}, {"{deciders: {users: [ben]}}", ""}, {"{deciders: {users: [ann]}, requester: allowed}", ""}, {"{deciders: {groups: [ann]}}", ""}, {"{deciders: {users: [ann]}, comment: required}", ""},
 		{"always", "  approvals: {policy: {deciders: {users: [ann]}}}\n"}, {"always", "  approvals: {policy: {deciders: {users: [ben]}}}\n"},
 	} {
 		g := tool(t, "  approval: "+p[0]+"\n").Gate(asking(t, p[1]), GateCase{Args: json.RawMessage(`{}`)})
@@ -85,6 +87,12 @@ func TestGate_PolicyCoversTheRules(t *testing.T) {
 	old := PoliciesDigest([]*Tool{tool(t, ""), tool(t, "  approval: always\n"), tool(t, "  approval: {when: args.n >= 100}\n")})
 	if old != "sha256:2c4d84a978e75880ad68406e95e65e108707ac475b4b8d0d0eaf95de0310589a" {
 		t.Errorf("the digest of old forms is %s", old)
+	}
+	const bare = `always; rule {"deciders":[{"users":["ann"]}],"requester_denied":true}`
+	for _, p := range []string{"{deciders: {users: [ann]}}", "{deciders: {users: [ann]}, comment: optional}"} {
+		if got := tool(t, "  approval: "+p+"\n").Approval.String(); got != bare {
+			t.Errorf("%s is bound to %s, want %s", p, got, bare)
+		}
 	}
 }
 
@@ -109,6 +117,8 @@ func TestApproval_FormsAreWrittenAsTheyAreRead(t *testing.T) {
 		"always":                                 `"always"`,
 		"{when: args.n > 1 && args.s == '<'}":    `{"when":"args.n > 1 && args.s == '<'"}`,
 		"{deciders: {groups: [finance, leads]}}": `{"deciders":{"groups":["finance","leads"]},"requester":"denied"}`,
+		"{comment: required}":                    `{"requester":"denied","comment":"required"}`,
+		"{comment: optional}":                    `{"requester":"denied"}`,
 		"{when: args.n > 1, requester: allowed}": `{"when":"args.n > 1","requester":"allowed"}`,
 	} {
 		raw, err := tool(t, "  approval: "+in+"\n").Approval.MarshalJSON()

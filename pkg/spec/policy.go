@@ -24,7 +24,8 @@ const (
 )
 
 // Approval says when a person must agree before a call runs, and who. In YAML it
-// is never, always or {when: CEL, deciders, requester}.
+// is never, always or {when: CEL, deciders, requester,
+// comment}.
 type Approval struct {
 	Mode string // ApprovalNever, ApprovalAlways or ApprovalWhen
 	// When is over GateVariables; set with ApprovalWhen.
@@ -38,6 +39,7 @@ type approvalForm struct {
 	When      *Condition `json:"when,omitempty"`
 	Deciders  *Deciders  `json:"deciders,omitempty"`
 	Requester string     `json:"requester,omitempty"`
+	Comment   string     `json:"comment,omitempty"`
 }
 
 // MarshalJSON writes the YAML form.
@@ -48,6 +50,9 @@ func (a Approval) MarshalJSON() ([]byte, error) {
 	f := approvalForm{When: a.When}
 	if r := a.Rule; r != nil {
 		f.Deciders, f.Requester = r.Deciders, r.Requester
+		if r.Comment == CommentRequired { // what is left out reads as it always did
+			f.Comment = r.Comment
+		}
 	}
 	return events.Marshal(f)
 }
@@ -68,7 +73,7 @@ func (a *Approval) readNode(d *decoder, s spot) {
 			a.Mode = ApprovalWhen
 		}
 		if len(s.n.pairs) > 1 || len(s.n.pairs) == 1 && f.When == nil {
-			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester}
+			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester, Comment: f.Comment}
 			a.Rule.fill()
 		}
 		w := s.n.get("when")

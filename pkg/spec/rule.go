@@ -13,10 +13,17 @@ const (
 	RequesterDenied  = "denied"
 )
 
-// Rule says who may decide, beside the right to decide at all.
+// Whether a decision must say why.
+const (
+	CommentOptional = "optional"
+	CommentRequired = "required"
+)
+
+// Rule says who may decide, beside the right to decide at all, and how.
 type Rule struct {
 	Deciders  *Deciders // nil: every approver
 	Requester string    // RequesterDenied (default) or RequesterAllowed
+	Comment   string    // CommentOptional (default) or CommentRequired
 }
 
 // Deciders are the people that may decide: one of the users, who is in one of the
@@ -67,10 +74,14 @@ func (r *Rule) fill() {
 	if r.Requester == "" {
 		r.Requester = RequesterDenied
 	}
+	if r.Comment == "" {
+		r.Comment = CommentOptional
+	}
 }
 
 func (r *Rule) check(d *decoder, s spot) {
 	d.oneOf(s.at("requester"), r.Requester, RequesterAllowed, RequesterDenied)
+	d.oneOf(s.at("comment"), r.Comment, CommentOptional, CommentRequired)
 	if p := r.Deciders; p != nil {
 		at := s.at("deciders")
 		d.require(at, len(p.Users)+len(p.Groups)+len(p.Roles) > 0, "at least one of users, groups and roles; leave it out when every approver may decide")
@@ -107,6 +118,7 @@ func mergeRules(rules ...*Rule) *events.DecisionRule {
 			out.Deciders = append(out.Deciders, events.Deciders{Users: p.Users, Groups: p.Groups, Roles: p.Roles})
 		}
 		out.RequesterDenied = out.RequesterDenied || r.Requester != RequesterAllowed
+		out.CommentRequired = out.CommentRequired || r.Comment == CommentRequired
 	}
 	return out
 }

@@ -17,6 +17,7 @@ type Asked struct {
 	Ref     string // what comes back with a click
 	Choices []Choice
 	Text    string // label of the text that may come with a click; empty for none
+	Needed  bool   // nothing is decided without the text
 }
 
 // Choice is one button.
@@ -86,7 +87,7 @@ func TellAsked(r Request) Message {
 	add("key", Visible(r.Key, 300))
 	add("run", string(r.RunID))
 	add("expires", r.ExpiresAt.UTC().Format("2006-01-02 15:04 UTC"))
-	m.Ask = &Asked{Choices: ChoicesOf(r), Text: "Comment"}
+	m.Ask = &Asked{Choices: ChoicesOf(r), Text: "Comment", Needed: r.NeedsComment()}
 	if r.Question != nil {
 		m.Ask.Text = ""
 		if len(r.Question.Choices) == 0 {

@@ -55,6 +55,7 @@ const (
 	Unfit     Outcome = "unfit"      // the answer is not one that the question allows
 	// NotAllowed: the request's rule names others. Nothing about the request is told.
 	NotAllowed Outcome = "not_allowed"
+	NoComment  Outcome = "no_comment" // the request's rule wants to know why
 )
 
 var spellings = map[string]string{
@@ -164,6 +165,9 @@ func Judge(r Request, a Attempt, now time.Time) Outcome {
 	case StatePending:
 		if !now.Before(r.ExpiresAt) {
 			return TooLate
+		}
+		if r.NeedsComment() && !says(a.Comment) {
+			return NoComment
 		}
 		if a.Unfit != "" || unfit(r.Question, a.Result) != "" {
 			return Unfit

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
@@ -39,6 +40,16 @@ func MayNot(r Request, p Person) string {
 		}
 	}
 	return ""
+}
+
+// NeedsComment reports whether who decides r must say why. An answer says it itself.
+func (r Request) NeedsComment() bool {
+	return r.Kind != events.ApprovalQuestion && r.Rule != nil && r.Rule.CommentRequired
+}
+
+// says reports whether a comment has anything to read in it.
+func says(comment string) bool {
+	return strings.ContainsFunc(comment, func(c rune) bool { return unicode.IsGraphic(c) && !unicode.IsSpace(c) })
 }
 
 // MayRead reports whether p may read what r is about: an admin, and who may decide, be

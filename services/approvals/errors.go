@@ -52,6 +52,8 @@ func (c *Conflict) Error() string {
 		return fmt.Sprintf("approval %s asks about %s, not about the digest you confirmed; show it again and decide what you see", r.ID, r.Digest)
 	case Unfit:
 		return fmt.Sprintf("approval %s is not answered: %s", r.ID, c.Detail)
+	case NoComment:
+		return fmt.Sprintf("approval %s needs a comment: write why and decide again; nothing was done", r.ID)
 	case WrongKind:
 		return fmt.Sprintf("approval %s is of kind %s: decide %s", r.ID, r.Kind, choices(r.Kind))
 	}

@@ -57,9 +57,10 @@ const (
 	codeExpired   = "approval_expired"
 	codeWithdrawn = "approval_withdrawn"
 	codeMismatch  = "digest_mismatch"
-	codeNotYours  = "not_allowed"    // 403
-	codeWrongKind = "wrong_decision" // 422
-	codeUnfit     = "unfit_answer"   // 422
+	codeNotYours  = "not_allowed"      // 403
+	codeWrongKind = "wrong_decision"   // 422
+	codeUnfit     = "unfit_answer"     // 422
+	codeComment   = "comment_required" // 422
 )
 
 type api struct{ service *approvals.Service }
@@ -148,7 +149,7 @@ type decideInput struct {
 	ID   string `path:"id"`
 	Body struct {
 		Decision string          `json:"decision" doc:"approve or reject for an action; happened, not_happened or give_up for a doubt; answer for a question"`
-		Comment  string          `json:"comment,omitempty" doc:"at most 4,000 characters; the model reads the reason of a rejection"`
+		Comment  string          `json:"comment,omitempty" doc:"at most 4,000 characters; the model reads the reason of a rejection. A rule may require one"`
 		Result   json.RawMessage `json:"result,omitempty" doc:"with happened: what the call returned; with answer: the answer, any JSON of at most 64 KiB that the question allows"`
 		Args     json.RawMessage `json:"args,omitempty" doc:"with approve: arguments in the place of those that were asked about; digest must be the one that POST /v1/approvals/{id}/edit said for them"`
 		Digest   string          `json:"digest,omitempty" doc:"the digest that was shown; a request that asks about something else is not decided. A yes to a request with a rule needs it"`
@@ -217,6 +218,8 @@ func problem(id string, err error) error {
 			return door.Error(http.StatusConflict, codeMismatch, c.Error())
 		case approvals.Unfit:
 			return door.Error(http.StatusUnprocessableEntity, codeUnfit, c.Error())
+		case approvals.NoComment:
+			return door.Error(http.StatusUnprocessableEntity, codeComment, c.Error())
 		case approvals.WrongKind:
 			return door.Error(http.StatusUnprocessableEntity, codeWrongKind, c.Error())
 		}

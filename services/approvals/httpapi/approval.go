@@ -60,6 +60,7 @@ type Question struct {
 type Rule struct {
 	Deciders        []Deciders `json:"deciders,omitempty" doc:"conditions on the person; all of them must hold"`
 	RequesterDenied bool       `json:"requester_denied,omitempty" doc:"whoever started the run may not decide"`
+	CommentRequired bool       `json:"comment_required,omitempty" doc:"a decision needs a comment; an answer to a question needs none"`
 }
 
 // Deciders holds for one of the users, for who is in one of the groups, and for who
@@ -74,7 +75,7 @@ func rule(r *events.DecisionRule) *Rule {
 	if r == nil {
 		return nil
 	}
-	out := &Rule{RequesterDenied: r.RequesterDenied}
+	out := &Rule{RequesterDenied: r.RequesterDenied, CommentRequired: r.CommentRequired}
 	for _, d := range r.Deciders {
 		out.Deciders = append(out.Deciders, Deciders(d))
 	}

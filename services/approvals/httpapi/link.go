@@ -165,7 +165,7 @@ func (l *links) decide(w http.ResponseWriter, r *http.Request, token string) (in
 			return http.StatusOK, v
 		case conflict && c.Outcome == approvals.NotAllowed:
 			return http.StatusForbidden, view{Title: "Not yours to decide", Message: c.Error()}
-		case conflict && c.Outcome != approvals.Unfit && c.Outcome != approvals.WrongKind:
+		case conflict && c.Outcome != approvals.Unfit && c.Outcome != approvals.WrongKind && c.Outcome != approvals.NoComment:
 			v := viewOf(token, link, c.Request)
 			v.Problem = "Your click changed nothing: " + c.Error()
 			return http.StatusConflict, v

@@ -39,7 +39,7 @@ func askBlocks(a *approvals.Asked) []slackBlock {
 	}
 	var out []slackBlock
 	if a.Text != "" {
-		out = append(out, slackBlock{Type: "input", BlockID: slackComment, Optional: true, Label: plainText(a.Text, 100),
+		out = append(out, slackBlock{Type: "input", BlockID: slackComment, Optional: !a.Needed, Label: plainText(a.Text, 100),
 			Element: map[string]any{"type": "plain_text_input", "action_id": "text", "multiline": true, "max_length": 3000}})
 	}
 	row := slackBlock{Type: "actions", BlockID: slackActions}
