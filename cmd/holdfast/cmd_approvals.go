@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -171,7 +172,7 @@ func showApproval(w io.Writer, a client.Approval) error {
 		"approval", string(a.ApprovalID), "preview", a.Preview, "question", asked, "choices", choices, "asked of", to, "schema", schema, "kind", a.Kind, "state", a.State,
 		"tool", a.Tool, "arguments", pretty(a.Args), "changed to", edited, "changed", changed, "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
-		"hidden", hidden, "decided by", deciders(a.Rule), "started by", a.Requester,
+		"hidden", hidden, "decided by", deciders(a.Rule), "started by", a.Requester, "said yes", votes(a),
 		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt), "put off", deferred,
 		"decided", decided, "comment", a.Comment, "result", pretty(a.Result), "valid until", stamp(a.ValidUntil),
 		"withdrawn", a.WithdrawReason, "unused", unused, "told", told,
@@ -218,6 +219,8 @@ func decideEach(ctx context.Context, k *kong.Context, api *client.Client, asJSON
 				return err
 			}
 		case err != nil:
+		case a.State == "pending":
+			fmt.Fprintf(k.Stdout, "%s waits for others, %s\n", id, votes(a))
 		case a.Repeated:
 			fmt.Fprintf(k.Stdout, "%s was %s before, by %s at %s\n", id, a.State, clean(a.DecidedBy), stamp(a.DecidedAt))
 		default:
@@ -246,6 +249,29 @@ func deciders(r *events.DecisionRule) string {
 		return ""
 	}
 	return r.String()
+}
+
+// votes says how many of several have said yes, and who; empty where one decides.
+func votes(a client.Approval) string {
+	if a.Rule == nil || a.Rule.Quorum < 2 || a.Kind != events.ApprovalAction {
+		return ""
+	}
+	var same, other []string
+	for _, v := range a.Votes {
+		if v.Digest == a.Digest {
+			same = append(same, clean(v.By))
+		} else {
+			other = append(other, clean(v.By))
+		}
+	}
+	said := fmt.Sprintf("%d of %d", len(same), a.Rule.Quorum)
+	if len(same) > 0 {
+		said += ": " + strings.Join(same, ", ")
+	}
+	if len(other) > 0 {
+		said += "; with other arguments: " + strings.Join(other, ", ")
+	}
+	return said
 }
 
 const decisionHelp = `

@@ -40,6 +40,7 @@ type Approval struct {
 	Comment        string               `json:"comment,omitempty"`
 	Result         json.RawMessage      `json:"result,omitempty"`
 	Edited         *EditedApproval      `json:"edited,omitempty"` // what ran in the place of Args
+	Votes          []Vote               `json:"votes,omitempty"`  // of a rule that wants several: who has said yes so far
 	ValidUntil     time.Time            `json:"valid_until,omitzero"`
 	DeferredUntil  time.Time            `json:"deferred_until,omitzero"`
 	DeferredBy     string               `json:"deferred_by,omitempty"`
@@ -51,6 +52,14 @@ type Approval struct {
 	// Repeated is set in the answer of Decide when the same decision had been
 	// made before; the answer shows that one.
 	Repeated bool `json:"repeated,omitempty"`
+}
+
+// Vote is one person's yes of several.
+type Vote struct {
+	By     string        `json:"by"`
+	Door   string        `json:"door"`
+	Digest events.Digest `json:"digest"` // what the person saw; only votes for the same count together
+	At     time.Time     `json:"at"`
 }
 
 // ApprovalFilter narrows a list of approvals. An empty State means pending;

@@ -1,6 +1,9 @@
 package events
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // DecisionRule says who may decide a request. It is frozen when the request is
 // asked, and what a yes is bound to covers it.
@@ -11,6 +14,8 @@ type DecisionRule struct {
 	RequesterDenied bool `json:"requester_denied,omitempty"`
 	// CommentRequired says that whoever decides must say why; an answer says it itself.
 	CommentRequired bool `json:"comment_required,omitempty"`
+	// Quorum is how many people must say yes; less than two: one.
+	Quorum int64 `json:"quorum,omitempty"`
 }
 
 // Deciders holds for a person who is one of the users, or in one of the groups, or
@@ -43,6 +48,9 @@ func (r DecisionRule) String() string {
 	}
 	if r.CommentRequired {
 		said += ", and with a comment"
+	}
+	if r.Quorum > 1 {
+		said = fmt.Sprintf("%d people of: %s", r.Quorum, said)
 	}
 	return said
 }

@@ -39,6 +39,7 @@ func TestGate_TheStricterWins(t *testing.T) {
 		"both allow who asked":                 {"{requester: allowed}", "  approvals: {policy: {requester: allowed}}\n", run, true, "every approver"},
 		"a comment that one of both wants":     {"{requester: allowed, comment: optional}", "  approvals: {policy: {requester: allowed, comment: required}}\n", run, true, "every approver, and with a comment"},
 		"a comment that the tool wants":        {"{deciders: {users: [ann]}, comment: required}", "  approvals: {policy: always}\n", run, true, "ann, but not by who started the run, and with a comment"},
+		"the greater of two numbers":           {"{requester: allowed, quorum: 2}", "  approvals: {policy: {requester: allowed, quorum: 3}}\n", run, true, "3 people of: every approver"},
 		"a condition that cannot be decided":   {"never", "  approvals: {policy: {when: args.none}}\n", run, true, ""},
 		"money is nearly used up":              {"{when: budget.cost.left < 500000 && budget.cost.used == 1900000}", "  budget: {cost: \"2.00\"}\n", run, true, ""},
 		"money is left":                        {"{when: budget.cost.left < 500000}", "  budget: {cost: \"20.00\"}\n", run, false, ""},
@@ -65,7 +66,7 @@ func TestGate_PolicyCoversTheRules(t *testing.T) {
 	seen := map[string]string{}
 	for _, p := range [][2]string{
 		{"always", ""}, {"never", "  approvals: {policy: always}\n"}, {"always", "  approvals: {policy: always}\n"},
-		{"{deciders: {users: [ann]}}", ""}, {"{deciders: {users: [ben]}}", ""}, {"{deciders: {users: [ann]}, requester: allowed}", ""}, {"{deciders: {groups: [ann]}}", ""}, {"{deciders: {users: [ann]}, comment: required}", ""},
+		{"{deciders: {users: [ann]}}", ""}, {"{deciders: {users: [ben]}}", ""}, {"{deciders: {users: [ann]}, requester: allowed}", ""}, {"{deciders: {groups: [ann]}}", ""}, {"{deciders: {users: [ann]}, comment: required}", ""}, {"{deciders: {users: [ann]}, quorum: 2}", ""}, {"{deciders: {users: [ann]}, quorum: 3}", ""},
 		{"always", "  approvals: {policy: {deciders: {users: [ann]}}}\n"}, {"always", "  approvals: {policy: {deciders: {users: [ben]}}}\n"},
 	} {
 		g := tool(t, "  approval: "+p[0]+"\n").Gate(asking(t, p[1]), GateCase{Args: json.RawMessage(`{}`)})
@@ -118,6 +119,7 @@ func TestApproval_FormsAreWrittenAsTheyAreRead(t *testing.T) {
 		"{when: args.n > 1 && args.s == '<'}":    `{"when":"args.n > 1 && args.s == '<'"}`,
 		"{deciders: {groups: [finance, leads]}}": `{"deciders":{"groups":["finance","leads"]},"requester":"denied"}`,
 		"{comment: required}":                    `{"requester":"denied","comment":"required"}`,
+		"{quorum: 2}":                            `{"requester":"denied","quorum":2}`,
 		"{comment: optional}":                    `{"requester":"denied"}`,
 		"{when: args.n > 1, requester: allowed}": `{"when":"args.n > 1","requester":"allowed"}`,
 	} {

@@ -40,6 +40,7 @@ type approvalForm struct {
 	Deciders  *Deciders  `json:"deciders,omitempty"`
 	Requester string     `json:"requester,omitempty"`
 	Comment   string     `json:"comment,omitempty"`
+	Quorum    int64      `json:"quorum,omitempty"`
 }
 
 // MarshalJSON writes the YAML form.
@@ -49,7 +50,7 @@ func (a Approval) MarshalJSON() ([]byte, error) {
 	}
 	f := approvalForm{When: a.When}
 	if r := a.Rule; r != nil {
-		f.Deciders, f.Requester = r.Deciders, r.Requester
+		f.Deciders, f.Requester, f.Quorum = r.Deciders, r.Requester, r.Quorum
 		if r.Comment == CommentRequired { // what is left out reads as it always did
 			f.Comment = r.Comment
 		}
@@ -73,7 +74,7 @@ func (a *Approval) readNode(d *decoder, s spot) {
 			a.Mode = ApprovalWhen
 		}
 		if len(s.n.pairs) > 1 || len(s.n.pairs) == 1 && f.When == nil {
-			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester, Comment: f.Comment}
+			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester, Comment: f.Comment, Quorum: f.Quorum}
 			a.Rule.fill()
 		}
 		w := s.n.get("when")

@@ -19,11 +19,18 @@ const (
 	CommentRequired = "required"
 )
 
+// Bounds of a quorum.
+const (
+	minQuorum = 2
+	maxQuorum = 20
+)
+
 // Rule says who may decide, beside the right to decide at all, and how.
 type Rule struct {
 	Deciders  *Deciders // nil: every approver
 	Requester string    // RequesterDenied (default) or RequesterAllowed
 	Comment   string    // CommentOptional (default) or CommentRequired
+	Quorum    int64     // how many must say yes; 0: one
 }
 
 // Deciders are the people that may decide: one of the users, who is in one of the
@@ -82,6 +89,9 @@ func (r *Rule) fill() {
 func (r *Rule) check(d *decoder, s spot) {
 	d.oneOf(s.at("requester"), r.Requester, RequesterAllowed, RequesterDenied)
 	d.oneOf(s.at("comment"), r.Comment, CommentOptional, CommentRequired)
+	if s.n.get("quorum") != nil && (r.Quorum < minQuorum || r.Quorum > maxQuorum) {
+		d.fail(s.at("quorum"), "is %d, want %d to %d people; leave it out when one decides", r.Quorum, minQuorum, maxQuorum)
+	}
 	if p := r.Deciders; p != nil {
 		at := s.at("deciders")
 		d.require(at, len(p.Users)+len(p.Groups)+len(p.Roles) > 0, "at least one of users, groups and roles; leave it out when every approver may decide")
@@ -119,6 +129,7 @@ func mergeRules(rules ...*Rule) *events.DecisionRule {
 		}
 		out.RequesterDenied = out.RequesterDenied || r.Requester != RequesterAllowed
 		out.CommentRequired = out.CommentRequired || r.Comment == CommentRequired
+		out.Quorum = max(out.Quorum, r.Quorum)
 	}
 	return out
 }

@@ -92,6 +92,9 @@ func (s *Service) Click(ctx context.Context, h http.Header, body []byte) error {
 	done, _, err := s.Decide(ctx, a)
 	lost, conflict := errors.AsType[*Conflict](err)
 	switch {
+	case err == nil && !done.Ended():
+		s.reply(c, k, "Your yes is counted ("+VotesText(done)+"); it waits for others.", false)
+		return nil
 	case err == nil:
 		if c.Slack != nil && c.Slack.Token.IsZero() { // nothing else can change the message
 			s.reply(c, k, done.Title()+"\n"+EndedText(done), true)

@@ -55,6 +55,7 @@ const (
 	Unfit     Outcome = "unfit"      // the answer is not one that the question allows
 	// NotAllowed: the request's rule names others. Nothing about the request is told.
 	NotAllowed Outcome = "not_allowed"
+	Counted    Outcome = "counted"    // a yes of several; the request waits on for the others
 	NoComment  Outcome = "no_comment" // the request's rule wants to know why
 )
 
@@ -171,6 +172,9 @@ func Judge(r Request, a Attempt, now time.Time) Outcome {
 		}
 		if a.Unfit != "" || unfit(r.Question, a.Result) != "" {
 			return Unfit
+		}
+		if a.Decision == events.Approve && r.Quorum() > 1 {
+			return r.count(a)
 		}
 		return Decided
 	case events.Expired:

@@ -20,7 +20,7 @@ var (
 // Conflict is why a well-formed decision took no effect: somebody or something
 // ended the request before, or it asks about something else.
 type Conflict struct {
-	Outcome Outcome // never Decided or Repeated
+	Outcome Outcome // never Decided, Counted or Repeated
 	Request Request // as it stands
 	Detail  string  // with Unfit, Mismatch and NotAllowed: why
 }

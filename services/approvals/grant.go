@@ -206,6 +206,9 @@ func (s *Service) MakeGrant(ctx context.Context, g Grant, lasts time.Duration, l
 		if why := g.mayNot(r); why != "" {
 			return Grant{}, &Conflict{Outcome: NotAllowed, Request: r, Detail: why}
 		}
+		if n := r.Quorum(); n > 1 {
+			return Grant{}, fmt.Errorf("%w: approval %s needs %d people, and a grant is none of them; let people decide these", ErrInvalid, r.ID, n)
+		}
 		if r.NeedsComment() {
 			return Grant{}, fmt.Errorf("%w: approval %s needs a comment, and a grant has none to give; let people decide these", ErrInvalid, r.ID)
 		}

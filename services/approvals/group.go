@@ -88,7 +88,7 @@ func (s *Service) Groups(ctx context.Context, f GroupFilter) ([]Group, error) {
 	}
 	var values []string
 	for _, g := range found {
-		if g.Sample.Kind == events.ApprovalAction && !g.Sample.NeedsComment() {
+		if g.Sample.Kind == events.ApprovalAction && !g.Sample.NeedsComment() && g.Sample.Quorum() == 1 {
 			values = append(values, g.Key.Value)
 		}
 	}

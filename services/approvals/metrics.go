@@ -38,7 +38,7 @@ const (
 func NewMetrics(t *telemetry.Telemetry) (*Metrics, error) {
 	i := t.Instruments("approvals")
 	var outcomes []string
-	for _, o := range []Outcome{Decided, Repeated, Lost, TooLate, Gone, Mismatch, WrongKind, Unfit, NotAllowed, NoComment} {
+	for _, o := range []Outcome{Decided, Repeated, Lost, TooLate, Gone, Mismatch, WrongKind, Unfit, NotAllowed, NoComment, Counted} {
 		outcomes = append(outcomes, string(o))
 	}
 	m := &Metrics{

@@ -52,6 +52,7 @@ type Request struct {
 	Door      string // "api"
 	Comment   string
 	Result    json.RawMessage // with events.Happened and events.Answered
+	Votes     []Vote          // with a rule that wants several
 	Edit      *Edit           // what a person made of the arguments; nil: the call was approved as asked
 
 	CreatedAt  time.Time

@@ -86,7 +86,7 @@ func New(c Config, d Deps) *Service {
 }
 
 // Decide makes one attempt. The error is nil when the request has the wanted
-// decision afterwards, made now or before (repeated); *Conflict when it has not;
+// decision afterwards, made now or before (repeated), or waits on with this yes counted; *Conflict when it has not;
 // ErrInvalid or ErrNotFound when it cannot. After a nil error the decision is
 // committed and reaches the runner by itself.
 func (s *Service) Decide(ctx context.Context, a Attempt) (r Request, repeated bool, err error) {
@@ -115,6 +115,9 @@ func (s *Service) Decide(ctx context.Context, a Attempt) (r Request, repeated bo
 		return r, false, nil
 	case Repeated:
 		return r, true, nil
+	case Counted:
+		s.log.InfoContext(ctx, "approval counted", telemetry.KeyApprovalID, r.ID, telemetry.KeyRunID, r.RunID, telemetry.KeyPrincipal, a.By)
+		return r, false, nil
 	}
 	c := &Conflict{Outcome: outcome, Request: r}
 	switch {

@@ -37,6 +37,7 @@ type Approval struct {
 	Door           string            `json:"door,omitempty" doc:"through which door it was decided"`
 	Comment        string            `json:"comment,omitempty"`
 	Result         json.RawMessage   `json:"result,omitempty"`
+	Votes          []Vote            `json:"votes,omitempty" doc:"who has said yes so far, with a rule that wants several"`
 	Edited         *Edited           `json:"edited,omitempty" doc:"what the person made of the arguments; that ran, and not args"`
 	ValidUntil     time.Time         `json:"valid_until,omitzero" doc:"a yes that the tools service has not begun to use by then is void"`
 	DeferredUntil  time.Time         `json:"deferred_until,omitzero" doc:"somebody put it off: until then it is left out of the inbox"`
@@ -56,11 +57,20 @@ type Question struct {
 	Schema  json.RawMessage `json:"schema,omitempty" doc:"a JSON Schema that the answer must fit"`
 }
 
+// Vote is one person's yes of several.
+type Vote struct {
+	By     string    `json:"by"`
+	Door   string    `json:"door"`
+	Digest string    `json:"digest" doc:"what the person saw; only votes for the same count together"`
+	At     time.Time `json:"at"`
+}
+
 // Rule says who may decide.
 type Rule struct {
 	Deciders        []Deciders `json:"deciders,omitempty" doc:"conditions on the person; all of them must hold"`
 	RequesterDenied bool       `json:"requester_denied,omitempty" doc:"whoever started the run may not decide"`
 	CommentRequired bool       `json:"comment_required,omitempty" doc:"a decision needs a comment; an answer to a question needs none"`
+	Quorum          int64      `json:"quorum,omitempty" doc:"how many people must say yes to the same; one no ends it"`
 }
 
 // Deciders holds for one of the users, for who is in one of the groups, and for who
@@ -75,7 +85,7 @@ func rule(r *events.DecisionRule) *Rule {
 	if r == nil {
 		return nil
 	}
-	out := &Rule{RequesterDenied: r.RequesterDenied, CommentRequired: r.CommentRequired}
+	out := &Rule{RequesterDenied: r.RequesterDenied, CommentRequired: r.CommentRequired, Quorum: r.Quorum}
 	for _, d := range r.Deciders {
 		out.Deciders = append(out.Deciders, Deciders(d))
 	}
@@ -101,6 +111,9 @@ func show(r approvals.Request) Approval {
 		AnnouncedAt: r.AnnouncedAt, LandedAt: r.LandedAt,
 	}
 	out.DeferredUntil, out.DeferredBy = r.DeferredUntil, r.DeferredBy
+	for _, v := range r.Votes {
+		out.Votes = append(out.Votes, Vote{v.By, v.Door, string(v.Digest), v.At})
+	}
 	if r.Edit != nil {
 		out.Edited = &Edited{Args: r.Edit.Args, Digest: string(r.Edit.Digest), Changes: changes(r.Changes())}
 	}

@@ -74,6 +74,7 @@ type links struct {
 type view struct {
 	CSS                         template.CSS
 	Title, Message, Problem     string
+	Votes                       string // how many of several have said yes
 	Person                      string
 	Request                     *approvals.Request
 	Args, Question, Ended       string
@@ -162,6 +163,9 @@ func (l *links) decide(w http.ResponseWriter, r *http.Request, token string) (in
 		case err == nil:
 			v := viewOf(token, link, decided)
 			v.Message = "Thank you. Your decision is stored and reaches the run by itself."
+			if !decided.Ended() {
+				v.Message = "Thank you. Your yes is counted (" + v.Votes + "); it waits for others."
+			}
 			return http.StatusOK, v
 		case conflict && c.Outcome == approvals.NotAllowed:
 			return http.StatusForbidden, view{Title: "Not yours to decide", Message: c.Error()}
@@ -241,6 +245,7 @@ func viewOf(token string, l approvals.Link, q approvals.Request) view {
 	if !v.Open && !q.Ended() {
 		v.Ended = "expired at " + v.Expires + ": nobody decided in time"
 	}
+	v.Votes = approvals.Visible(approvals.VotesText(q), 2000)
 	v.Changed = approvals.Visible(approvals.ChangesText(q.Changes()), 1<<20)
 	v.Choices = approvals.ChoicesOf(q)
 	v.MayRemark = q.Kind != events.ApprovalQuestion

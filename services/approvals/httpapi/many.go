@@ -79,9 +79,12 @@ func (a api) decideMany(ctx context.Context, in *manyInput) (*manyOutput, error)
 			r = c.Request
 		}
 		res := manyResult{ApprovalID: id, Status: http.StatusOK, State: r.State, DecidedBy: r.DecidedBy, DecidedAt: r.DecidedAt, Door: r.Door, Repeated: d.Repeated}
-		if d.Err == nil {
+		switch {
+		case d.Err == nil && !r.Ended(): // a yes of several
+			res.Detail = "counted, " + approvals.VotesText(r)
+		case d.Err == nil:
 			out.Body.Decided++
-		} else {
+		default:
 			p := door.From(problem(id, d.Err))
 			res.Status, res.Code, res.Detail = p.Status, p.Code, p.Detail
 			if p.Status == http.StatusServiceUnavailable {

@@ -183,7 +183,7 @@ func (s *Store) openGranted(ctx context.Context, grants []approvals.Grant, amoun
 
 func (s *Store) useGrant(ctx context.Context, tx pgx.Tx, r *approvals.Request, g approvals.Grant, amount string, detail map[string]any) error {
 	a := g.Attempt(*r)
-	won, err := one(tx.Query(ctx, decideSQL, a.ID, a.Decision, a.By, a.Door, a.Comment, nil, nil, nil))
+	won, err := one(tx.Query(ctx, decideSQL, a.ID, a.Decision, a.By, a.Door, a.Comment, nil, nil, nil, nil))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errLate
 	}

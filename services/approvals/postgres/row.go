@@ -14,7 +14,7 @@ import (
 const columns = `approval_id, namespace, kind, run_id, call_id, agent, tool, tool_digest, args::text, digest,
 	epoch, key, summary, labels::text, state, decided_by, door, comment, result::text,
 	created_at, expires_at, decided_at, valid_until, withdraw_reason, unused_at, unused_reason,
-	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy, deferred_until, deferred_by`
+	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy, deferred_until, deferred_by, votes::text`
 
 // row is one asked request as the database has it.
 type row struct {
@@ -40,6 +40,7 @@ type row struct {
 	Requester, Policy                          string
 	DeferredUntil                              *time.Time
 	DeferredBy                                 string
+	Votes                                      *string
 }
 
 func (r row) request() (approvals.Request, error) {
@@ -74,6 +75,11 @@ func (r row) request() (approvals.Request, error) {
 	if r.Rule != nil {
 		if err := json.Unmarshal([]byte(*r.Rule), &out.Rule); err != nil {
 			return approvals.Request{}, fmt.Errorf("rule of approval %s: %w", r.ApprovalID, err)
+		}
+	}
+	if r.Votes != nil {
+		if err := json.Unmarshal([]byte(*r.Votes), &out.Votes); err != nil {
+			return approvals.Request{}, fmt.Errorf("votes of approval %s: %w", r.ApprovalID, err)
 		}
 	}
 	if err := json.Unmarshal([]byte(r.Labels), &out.Labels); err != nil {

@@ -173,7 +173,8 @@ WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now)
 UPDATE approvals.requests r SET
 	state = $2::text, decided_by = $3::text, door = $4::text, comment = $5::text, result = $6::text::json,
 	decided_at = t.now, valid_until = t.now + r.valid_for, next_announce_at = t.now,
-	digest = COALESCE($7::text, r.digest), asked_digest = CASE WHEN $7::text IS NOT NULL THEN r.digest END, edited_args = $8::text::json
+	digest = COALESCE($7::text, r.digest), asked_digest = CASE WHEN $7::text IS NOT NULL THEN r.digest END, edited_args = $8::text::json,
+	votes = COALESCE($9::text::json, r.votes)
 FROM t
 WHERE approval_id = $1 AND state = 'pending' AND expires_at > t.now
 RETURNING ` + columns
@@ -205,12 +206,22 @@ func (s *Store) Decide(ctx context.Context, a approvals.Attempt) (r approvals.Re
 			digest, args = new(string(a.Edit.Digest)), new(string(a.Edit.Args))
 		}
 		outcome = approvals.Judge(r, a, now)
+		votes, err := votesWith(r, a, now)
+		if err != nil {
+			return err
+		}
 		var at *time.Time
-		if outcome == approvals.Decided {
-			won, err := one(tx.Query(ctx, decideSQL, a.ID, a.Decision, a.By, a.Door, a.Comment, result, digest, args))
+		if outcome == approvals.Decided || outcome == approvals.Counted {
+			query, values := decideSQL, []any{a.ID, a.Decision, a.By, a.Door, a.Comment, result, digest, args, votes}
+			if outcome == approvals.Counted {
+				query, values = countSQL, []any{a.ID, votes}
+			}
+			won, err := one(tx.Query(ctx, query, values...))
 			switch {
 			case err == nil:
-				r, at = won, &won.DecidedAt
+				if r = won; outcome == approvals.Decided {
+					at = &won.DecidedAt
+				}
 			case errors.Is(err, pgx.ErrNoRows):
 				outcome = approvals.TooLate // the last moment passed since the row was read
 			default:

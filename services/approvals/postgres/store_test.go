@@ -12,7 +12,7 @@ func TestQueriesPrepare(t *testing.T) {
 	db := pgtest.New(t)
 	err := pg.PrepareAll(t.Context(), db.Open(t, "holdfast_approvals"), map[string]string{
 		"ask": askSQL, "known": knownSQL, "withdraw": withdrawSQL, "reject": rejectSQL, "lock": lockSQL, "clock": clockSQL,
-		"decide": decideSQL, "defer": deferSQL, "undefer": undeferSQL, "tell later": tellLaterSQL, "attempt": attemptSQL, "expire": expireSQL, "get": getSQL, "list": listSQL,
+		"decide": decideSQL, "count": countSQL, "defer": deferSQL, "undefer": undeferSQL, "tell later": tellLaterSQL, "attempt": attemptSQL, "expire": expireSQL, "get": getSQL, "list": listSQL,
 		"listState": listStateSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
 		"notice": noticeSQL, "takeNotices": takeNoticesSQL, "finishNotice": finishNoticeSQL, "listNotices": listNoticesSQL,
 		"addLink": addLinkSQL, "link": linkSQL, "split": splitSQL, "takeUpdates": takeUpdatesSQL, "finishUpdate": finishUpdateSQL, "waiting": waitingSQL,
