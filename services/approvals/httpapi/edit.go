@@ -71,12 +71,16 @@ func (a api) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 	if !events.ValidToken(in.ID) {
 		return nil, notFound(in.ID)
 	}
-	r, p, err := a.service.Preview(ctx, who.Namespace, events.ApprovalID(in.ID), in.Body.Args)
+	r, err := a.service.Get(ctx, who.Namespace, events.ApprovalID(in.ID))
 	if err != nil {
 		return nil, problem(in.ID, err)
 	}
 	if why := approvals.MayNot(r, personOf(who)); why != "" {
 		return nil, problem(in.ID, &approvals.Conflict{Outcome: approvals.NotAllowed, Request: r, Detail: why})
+	}
+	_, p, err := a.service.Preview(ctx, who.Namespace, r.ID, in.Body.Args)
+	if err != nil {
+		return nil, problem(in.ID, err)
 	}
 	out := &editOutput{}
 	out.Body.Args, out.Body.Digest, out.Body.Changes = p.Args, string(p.Digest), changes(p.Changes)
