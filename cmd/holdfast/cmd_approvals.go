@@ -173,7 +173,7 @@ func showApproval(w io.Writer, a client.Approval) error {
 		"tool", a.Tool, "arguments", pretty(a.Args), "changed to", edited, "changed", changed, "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
 		"hidden", hidden, "decided by", deciders(a.Rule), "started by", a.Requester, "said yes", votes(a),
-		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt), "put off", deferred,
+		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt), "put off", deferred, "told again", stamp(a.RemindAt),
 		"decided", decided, "comment", a.Comment, "result", pretty(a.Result), "valid until", stamp(a.ValidUntil),
 		"withdrawn", a.WithdrawReason, "unused", unused, "told", told,
 	); err != nil || a.State != "pending" {

@@ -44,6 +44,7 @@ type Approval struct {
 	ValidUntil     time.Time            `json:"valid_until,omitzero"`
 	DeferredUntil  time.Time            `json:"deferred_until,omitzero"`
 	DeferredBy     string               `json:"deferred_by,omitempty"`
+	RemindAt       time.Time            `json:"remind_at,omitzero"` // its channel is told again then
 	WithdrawReason string               `json:"withdraw_reason,omitempty"`
 	UnusedAt       time.Time            `json:"unused_at,omitzero"`
 	UnusedReason   string               `json:"unused_reason,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// DecisionRule says who may decide a request. It is frozen when the request is
+// DecisionRule says who may decide a request, and when people are told of it again. It is frozen when the request is
 // asked, and what a yes is bound to covers it.
 type DecisionRule struct {
 	// Deciders lists conditions on the person; all of them must hold.
@@ -16,6 +16,8 @@ type DecisionRule struct {
 	CommentRequired bool `json:"comment_required,omitempty"`
 	// Quorum is how many people must say yes; less than two: one.
 	Quorum int64 `json:"quorum,omitempty"`
+	// RemindMs says how long after it was asked its channel is told again, ascending.
+	RemindMs []int64 `json:"remind_ms,omitempty"`
 }
 
 // Deciders holds for a person who is one of the users, or in one of the groups, or

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,7 @@ func TestGate_PolicyCoversTheRules(t *testing.T) {
 	for _, p := range [][2]string{
 		{"always", ""}, {"never", "  approvals: {policy: always}\n"}, {"always", "  approvals: {policy: always}\n"},
 		{"{deciders: {users: [ann]}}", ""}, {"{deciders: {users: [ben]}}", ""}, {"{deciders: {users: [ann]}, requester: allowed}", ""}, {"{deciders: {groups: [ann]}}", ""}, {"{deciders: {users: [ann]}, comment: required}", ""}, {"{deciders: {users: [ann]}, quorum: 2}", ""}, {"{deciders: {users: [ann]}, quorum: 3}", ""},
+		{"{remind: [1h]}", ""}, {"{remind: [1h, 2h]}", ""},
 		{"always", "  approvals: {policy: {deciders: {users: [ann]}}}\n"}, {"always", "  approvals: {policy: {deciders: {users: [ben]}}}\n"},
 	} {
 		g := tool(t, "  approval: "+p[0]+"\n").Gate(asking(t, p[1]), GateCase{Args: json.RawMessage(`{}`)})
@@ -122,10 +124,28 @@ func TestApproval_FormsAreWrittenAsTheyAreRead(t *testing.T) {
 		"{quorum: 2}":                            `{"requester":"denied","quorum":2}`,
 		"{comment: optional}":                    `{"requester":"denied"}`,
 		"{when: args.n > 1, requester: allowed}": `{"when":"args.n > 1","requester":"allowed"}`,
+		"{when: args.n > 1, remind: [1h, 1d]}":   `{"when":"args.n > 1","requester":"allowed","remind":["1h","24h"]}`,
 	} {
 		raw, err := tool(t, "  approval: "+in+"\n").Approval.MarshalJSON()
 		if err != nil || string(raw) != want {
 			t.Errorf("%s: %s (%v), want %s", in, raw, err, want)
 		}
+	}
+}
+
+// The reminders of both hold together, and alone they deny nobody.
+func TestGate_RemindersOfBoth(t *testing.T) {
+	t.Parallel()
+	rule := asking(t, "  approvals: {policy: {remind: [2h, 4h]}}\n").RuleFor(tool(t, "  approval: {remind: [1h, 4h, 1d]}\n"))
+	if want := []int64{3600_000, 2 * 3600_000, 4 * 3600_000, 24 * 3600_000}; rule == nil || rule.RequesterDenied || !slices.Equal(rule.RemindMs, want) {
+		t.Errorf("%+v, want %v", rule, want)
+	}
+	for _, more := range []string{"deciders: {users: [ann]}", "comment: required", "quorum: 2"} {
+		if rule := (Asking{}).RuleFor(tool(t, "  approval: {remind: [1h], "+more+"}\n")); !rule.RequesterDenied {
+			t.Errorf("%s: %+v", more, rule)
+		}
+	}
+	if raw := (Asking{}).RuleFor(tool(t, "  approval: {deciders: {users: [ann]}}\n")); raw.RemindMs != nil {
+		t.Errorf("%+v", raw)
 	}
 }

@@ -24,8 +24,7 @@ const (
 )
 
 // Approval says when a person must agree before a call runs, and who. In YAML it
-// is never, always or {when: CEL, deciders, requester,
-// comment}.
+// is never, always or {when: CEL, deciders, requester, comment, quorum, remind}.
 type Approval struct {
 	Mode string // ApprovalNever, ApprovalAlways or ApprovalWhen
 	// When is over GateVariables; set with ApprovalWhen.
@@ -41,6 +40,7 @@ type approvalForm struct {
 	Requester string     `json:"requester,omitempty"`
 	Comment   string     `json:"comment,omitempty"`
 	Quorum    int64      `json:"quorum,omitempty"`
+	Remind    Reminders  `json:"remind,omitempty"`
 }
 
 // MarshalJSON writes the YAML form.
@@ -50,10 +50,10 @@ func (a Approval) MarshalJSON() ([]byte, error) {
 	}
 	f := approvalForm{When: a.When}
 	if r := a.Rule; r != nil {
-		f.Deciders, f.Requester, f.Quorum = r.Deciders, r.Requester, r.Quorum
 		if r.Comment == CommentRequired { // what is left out reads as it always did
 			f.Comment = r.Comment
 		}
+		f.Deciders, f.Requester, f.Quorum, f.Remind = r.Deciders, r.Requester, r.Quorum, r.Remind
 	}
 	return events.Marshal(f)
 }
@@ -74,7 +74,7 @@ func (a *Approval) readNode(d *decoder, s spot) {
 			a.Mode = ApprovalWhen
 		}
 		if len(s.n.pairs) > 1 || len(s.n.pairs) == 1 && f.When == nil {
-			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester, Comment: f.Comment, Quorum: f.Quorum}
+			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester, Comment: f.Comment, Quorum: f.Quorum, Remind: f.Remind}
 			a.Rule.fill()
 		}
 		w := s.n.get("when")

@@ -3,6 +3,8 @@ package spec
 import (
 	"fmt"
 	"regexp"
+	"slices"
+	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -25,12 +27,14 @@ const (
 	maxQuorum = 20
 )
 
-// Rule says who may decide, beside the right to decide at all, and how.
+// Rule says who may decide, beside the right to decide at all, how, and when people
+// are told again.
 type Rule struct {
 	Deciders  *Deciders // nil: every approver
-	Requester string    // RequesterDenied (default) or RequesterAllowed
+	Requester string    // RequesterDenied (default) or RequesterAllowed (default beside nothing but Remind)
 	Comment   string    // CommentOptional (default) or CommentRequired
 	Quorum    int64     // how many must say yes; 0: one
+	Remind    Reminders
 }
 
 // Deciders are the people that may decide: one of the users, who is in one of the
@@ -77,8 +81,49 @@ func (d *decoder) each(s spot, list []string, limit int, check func(spot, string
 	}
 }
 
+// Reminders say how long after it was asked the channel of a request that still waits
+// is told again.
+type Reminders []Duration
+
+// Bounds of Reminders.
+const (
+	maxReminders = 10
+	minReminder  = time.Minute
+	maxReminder  = 90 * 24 * time.Hour
+)
+
+func (x Reminders) check(d *decoder, s spot) {
+	d.require(s, len(x) > 0, "at least one time, like [1h, 4h]")
+	if len(x) > maxReminders {
+		d.fail(s, "has %d items; at most %d are allowed", len(x), maxReminders)
+		return
+	}
+	for i, after := range x {
+		switch {
+		case d.failed[s.at(i).path]:
+		case after.Std() < minReminder || after.Std() > maxReminder:
+			d.fail(s.at(i), "%s is outside %s to %s", after, Duration(minReminder), Duration(maxReminder))
+		case i > 0 && after <= x[i-1]:
+			d.fail(s.at(i), "%s is not after %s; write them in ascending order", after, x[i-1])
+		}
+	}
+}
+
+// before checks that people are told again while a request still waits.
+func (x Reminders) before(d *decoder, s spot, expiry Duration) {
+	for i, after := range x {
+		if after >= expiry && !d.failed[s.at(i).path] {
+			d.fail(s.at(i), "%s is not before the request expires, after %s", after, expiry)
+		}
+	}
+}
+
 func (r *Rule) fill() {
-	if r.Requester == "" {
+	switch {
+	case r.Requester != "":
+	case r.Deciders == nil && r.Comment == "" && r.Quorum == 0 && len(r.Remind) > 0: // being told again changes nothing about who may decide
+		r.Requester = RequesterAllowed
+	default:
 		r.Requester = RequesterDenied
 	}
 	if r.Comment == "" {
@@ -91,6 +136,9 @@ func (r *Rule) check(d *decoder, s spot) {
 	d.oneOf(s.at("comment"), r.Comment, CommentOptional, CommentRequired)
 	if s.n.get("quorum") != nil && (r.Quorum < minQuorum || r.Quorum > maxQuorum) {
 		d.fail(s.at("quorum"), "is %d, want %d to %d people; leave it out when one decides", r.Quorum, minQuorum, maxQuorum)
+	}
+	if s.n.get("remind") != nil {
+		r.Remind.check(d, s.at("remind"))
 	}
 	if p := r.Deciders; p != nil {
 		at := s.at("deciders")
@@ -130,6 +178,13 @@ func mergeRules(rules ...*Rule) *events.DecisionRule {
 		out.RequesterDenied = out.RequesterDenied || r.Requester != RequesterAllowed
 		out.CommentRequired = out.CommentRequired || r.Comment == CommentRequired
 		out.Quorum = max(out.Quorum, r.Quorum)
+		for _, after := range r.Remind {
+			out.RemindMs = append(out.RemindMs, after.Std().Milliseconds())
+		}
+	}
+	if out != nil {
+		slices.Sort(out.RemindMs)
+		out.RemindMs = slices.Compact(out.RemindMs)
 	}
 	return out
 }

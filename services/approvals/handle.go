@@ -103,6 +103,9 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 		if raw, err := events.Marshal(b.Rule); err != nil || len(raw) > maxRuleBytes {
 			bad("rule has %d bytes, at most %d are kept (%w)", len(raw), maxRuleBytes, err)
 		}
+		if !validReminders(b.Rule.RemindMs) {
+			bad("rule: the reminders %.200s are not at most %d times in ascending order", fmt.Sprint(b.Rule.RemindMs), maxReminders)
+		}
 	}
 	texts := []string{b.Namespace, b.Agent, b.Tool, string(b.ToolDigest), string(b.Digest), b.Key, b.Summary, b.Preview, b.Channel, b.Policy, b.Requester}
 	for k, v := range b.Labels {

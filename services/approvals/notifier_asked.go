@@ -31,6 +31,9 @@ func (x *Notifier) ask(ctx context.Context, def *spec.Channel, by Channel, n *No
 	}
 	m := TellAsked(r)
 	m.ID = string(n.NoticeID) // a request may be told of more than once
+	if reminds(*n) {
+		tellReminder(&m, r)
+	}
 	if def.Email != nil && len(def.People) > 0 && n.Person == "" {
 		var people []string
 		for _, p := range def.People {

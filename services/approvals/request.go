@@ -63,6 +63,8 @@ type Request struct {
 	DeferredUntil time.Time // it is left out of the inbox until then; zero: it is not
 	DeferredBy    string
 
+	RemindAt time.Time // its channel is told again then; zero: it is not
+
 	// WithdrawReason is why nobody needs the answer any more.
 	WithdrawReason string
 	// UnusedAt is set when a withdrawal came after a person had decided: the

@@ -50,6 +50,10 @@ type Decider interface {
 	// Expire ends up to limit requests whose time has passed by the database's
 	// clock and returns them. Several processes may call it at once.
 	Expire(ctx context.Context, limit int) ([]Request, error)
+	// Remind stores what is to be told again of up to limit requests whose time for it
+	// has come by the database's clock, and returns how many there were. Several
+	// processes may call it at once: each reminder is stored once.
+	Remind(ctx context.Context, limit int) (int, error)
 }
 
 // Filter narrows a list. Empty fields do not narrow.

@@ -38,6 +38,7 @@ func (a *away) Defer(context.Context, approvals.Deferral) (approvals.Request, ap
 	return approvals.Request{}, "", errAway
 }
 func (a *away) Expire(context.Context, int) ([]approvals.Request, error) { return nil, errAway }
+func (a *away) Remind(context.Context, int) (int, error)                 { return 0, errAway }
 func (a *away) Get(context.Context, string, events.ApprovalID) (approvals.Request, error) {
 	return approvals.Request{}, errAway
 }

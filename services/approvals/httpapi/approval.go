@@ -42,6 +42,7 @@ type Approval struct {
 	ValidUntil     time.Time         `json:"valid_until,omitzero" doc:"a yes that the tools service has not begun to use by then is void"`
 	DeferredUntil  time.Time         `json:"deferred_until,omitzero" doc:"somebody put it off: until then it is left out of the inbox"`
 	DeferredBy     string            `json:"deferred_by,omitempty" doc:"who put it off, or showed it again, last"`
+	RemindAt       time.Time         `json:"remind_at,omitzero" doc:"its channel is told again then, when it still waits"`
 	WithdrawReason string            `json:"withdraw_reason,omitempty"`
 	UnusedAt       time.Time         `json:"unused_at,omitzero" doc:"the decision came, but the run no longer needed it"`
 	UnusedReason   string            `json:"unused_reason,omitempty"`
@@ -65,12 +66,13 @@ type Vote struct {
 	At     time.Time `json:"at"`
 }
 
-// Rule says who may decide.
+// Rule says who may decide, and when people are told again.
 type Rule struct {
 	Deciders        []Deciders `json:"deciders,omitempty" doc:"conditions on the person; all of them must hold"`
 	RequesterDenied bool       `json:"requester_denied,omitempty" doc:"whoever started the run may not decide"`
 	CommentRequired bool       `json:"comment_required,omitempty" doc:"a decision needs a comment; an answer to a question needs none"`
 	Quorum          int64      `json:"quorum,omitempty" doc:"how many people must say yes to the same; one no ends it"`
+	RemindMs        []int64    `json:"remind_ms,omitempty" doc:"how long after it was asked its channel is told again"`
 }
 
 // Deciders holds for one of the users, for who is in one of the groups, and for who
@@ -85,7 +87,7 @@ func rule(r *events.DecisionRule) *Rule {
 	if r == nil {
 		return nil
 	}
-	out := &Rule{RequesterDenied: r.RequesterDenied, CommentRequired: r.CommentRequired, Quorum: r.Quorum}
+	out := &Rule{RequesterDenied: r.RequesterDenied, CommentRequired: r.CommentRequired, Quorum: r.Quorum, RemindMs: r.RemindMs}
 	for _, d := range r.Deciders {
 		out.Deciders = append(out.Deciders, Deciders(d))
 	}
@@ -114,6 +116,7 @@ func show(r approvals.Request) Approval {
 	for _, v := range r.Votes {
 		out.Votes = append(out.Votes, Vote{v.By, v.Door, string(v.Digest), v.At})
 	}
+	out.RemindAt = r.RemindAt
 	if r.Edit != nil {
 		out.Edited = &Edited{Args: r.Edit.Args, Digest: string(r.Edit.Digest), Changes: changes(r.Changes())}
 	}

@@ -16,15 +16,18 @@ import (
 // awake leaves out what was put off to a time that has not come.
 const awake = `(deferred_until IS NULL OR deferred_until <= (SELECT clock_timestamp()))`
 
+// Reminders go on from the time to which it is put off: people are told then.
 const deferSQL = `
-UPDATE approvals.requests r SET deferred_until = $2, deferred_at = $3, deferred_by = $4::text, deferrals = deferrals + 1
+UPDATE approvals.requests r SET deferred_until = $2, deferred_at = $3, deferred_by = $4::text, deferrals = deferrals + 1,
+	remind_at = CASE WHEN remind_at IS NOT NULL THEN COALESCE($2::timestamptz, $3::timestamptz) + remind_gaps[1] * interval '1 millisecond' END
 WHERE approval_id = $1 AND state = 'pending' AND expires_at > clock_timestamp()
 RETURNING ` + columns
 
-// What an earlier deferral was to tell is told by the new one.
+// What an earlier deferral was to tell is told by the new one, and so is a reminder
+// that was not sent yet.
 const undeferSQL = `
 UPDATE approvals.notices SET state = 'gone', next_at = NULL, problem = 'the request was put off anew'
-WHERE approval_id = $1 AND run_id = $2 AND starts_with(notice_id, $1 || '-defer-') AND state = 'due'`
+WHERE approval_id = $1 AND run_id = $2 AND (starts_with(notice_id, $1 || '-defer-') OR starts_with(notice_id, $1 || '-remind-')) AND state = 'due'`
 
 // The row that tells people again waits for its time, and is gone by then when the
 // request has ended.

@@ -14,7 +14,7 @@ import (
 const columns = `approval_id, namespace, kind, run_id, call_id, agent, tool, tool_digest, args::text, digest,
 	epoch, key, summary, labels::text, state, decided_by, door, comment, result::text,
 	created_at, expires_at, decided_at, valid_until, withdraw_reason, unused_at, unused_reason,
-	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy, deferred_until, deferred_by, votes::text`
+	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy, deferred_until, deferred_by, votes::text, remind_at`
 
 // row is one asked request as the database has it.
 type row struct {
@@ -41,6 +41,7 @@ type row struct {
 	DeferredUntil                              *time.Time
 	DeferredBy                                 string
 	Votes                                      *string
+	RemindAt                                   *time.Time
 }
 
 func (r row) request() (approvals.Request, error) {
@@ -59,6 +60,8 @@ func (r row) request() (approvals.Request, error) {
 	out.DeferredUntil, out.DeferredBy = utc(r.DeferredUntil), r.DeferredBy
 	if r.State != approvals.StatePending {
 		out.Decision = r.State
+	} else if r.RemindAt != nil && r.RemindAt.Before(r.ExpiresAt) {
+		out.RemindAt = r.RemindAt.UTC()
 	}
 	if r.EditedArgs != nil && r.AskedDigest != nil {
 		out.Edit = &approvals.Edit{Args: json.RawMessage(*r.EditedArgs), Digest: out.Digest}

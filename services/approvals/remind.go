@@ -1,0 +1,73 @@
+package approvals
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+)
+
+// AuditReminded is the audit's row of a reminder.
+const AuditReminded = "reminded"
+
+// maxReminders is how often people are told of one request again: as often as a tool
+// and an agent may say together.
+const maxReminders = 20
+
+// validReminders reports whether ms are times after the ask, in ascending order.
+func validReminders(ms []int64) bool {
+	before := int64(0)
+	for _, m := range ms {
+		if m <= before || m > maxPeriod.Milliseconds() {
+			return false
+		}
+		before = m
+	}
+	return len(ms) <= maxReminders
+}
+
+// ReminderGaps are the times between an ask and its reminders, and between those, in
+// milliseconds. What would come when the request has expired is none. It is pure.
+func ReminderGaps(rule *events.DecisionRule, expiresAfter time.Duration) []int64 {
+	var gaps []int64
+	if rule == nil {
+		return nil
+	}
+	before := int64(0)
+	for _, ms := range rule.RemindMs {
+		if ms < expiresAfter.Milliseconds() {
+			gaps = append(gaps, ms-before)
+			before = ms
+		}
+	}
+	return gaps
+}
+
+// Remind stores every reminder whose time has come.
+func (s *Service) Remind(ctx context.Context) error {
+	for {
+		n, err := s.decider.Remind(ctx, sweepBatch)
+		if err != nil {
+			return fmt.Errorf("remind of approvals: %w", err)
+		}
+		if n > 0 {
+			s.notifier.Kick()
+		}
+		if n < sweepBatch {
+			return nil
+		}
+	}
+}
+
+// reminds reports whether n, about a request, is a reminder.
+func reminds(n Notice) bool {
+	return strings.HasPrefix(string(n.NoticeID), string(n.ApprovalID)+"-remind-")
+}
+
+// tellReminder makes of how r is told that it was told before.
+func tellReminder(m *Message, r Request) {
+	m.Title = Visible("Reminder: "+r.Title(), maxTitle)
+	m.Facts = append(m.Facts, Shown{"waits since", r.CreatedAt.UTC().Format("2006-01-02 15:04 UTC")})
+}
