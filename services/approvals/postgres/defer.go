@@ -42,15 +42,9 @@ WHERE channel <> '' AND deferred_until IS NOT NULL`
 // Defer implements approvals.Decider.
 func (s *Store) Defer(ctx context.Context, d approvals.Deferral) (r approvals.Request, outcome approvals.Outcome, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		var err error
-		if r, err = one(tx.Query(ctx, lockSQL, d.ID, d.Namespace)); err != nil {
-			if errors.Is(err, pgx.ErrNoRows) {
-				return approvals.ErrNotFound
-			}
-			return err
-		}
 		var now time.Time
-		if err := tx.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
+		var err error
+		if r, now, err = locked(ctx, tx, d.ID, d.Namespace); err != nil {
 			return err
 		}
 		var until time.Time

@@ -169,6 +169,18 @@ WHERE approval_id = $1 AND namespace = $2 AND asked_at IS NOT NULL FOR UPDATE`
 
 const clockSQL = `SELECT clock_timestamp()`
 
+// locked takes a request's row and then the time: read before, it could be of before
+// another writer's wait.
+func locked(ctx context.Context, tx pgx.Tx, id events.ApprovalID, namespace string) (r approvals.Request, now time.Time, err error) {
+	if r, err = one(tx.Query(ctx, lockSQL, id, namespace)); err != nil {
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = approvals.ErrNotFound
+		}
+		return r, now, err
+	}
+	return r, now, tx.QueryRow(ctx, clockSQL).Scan(&now)
+}
+
 // decideSQL runs while the row is locked, so the clock is read after every wait.
 const decideSQL = `
 WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now)
@@ -188,15 +200,9 @@ VALUES ($1, $2, COALESCE($3, clock_timestamp()), $4, $5, $6, $7, $8::text::json,
 // Decide implements approvals.Decider.
 func (s *Store) Decide(ctx context.Context, a approvals.Attempt) (r approvals.Request, outcome approvals.Outcome, err error) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		var err error
-		if r, err = one(tx.Query(ctx, lockSQL, a.ID, a.Namespace)); err != nil {
-			if errors.Is(err, pgx.ErrNoRows) {
-				return approvals.ErrNotFound
-			}
-			return err
-		}
 		var now time.Time
-		if err := tx.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
+		var err error
+		if r, now, err = locked(ctx, tx, a.ID, a.Namespace); err != nil {
 			return err
 		}
 		var result *string
