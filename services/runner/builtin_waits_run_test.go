@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -392,17 +393,16 @@ func runChild(ctx context.Context) error {
 	return s.Run(ctx)
 }
 
-// spawn starts a runner process with a failpoint and returns what waits for its
-// death.
-func (r *rig) spawn(point string) (dead func()) {
+// child starts a runner process with more in its environment and waits until it works.
+func (r *rig) child(stderr io.Writer, env ...string) *exec.Cmd {
 	r.t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	cmd := exec.CommandContext(r.t.Context(), exe)
-	cmd.Env = append(os.Environ(), childDatabase+"="+r.db.URL.Reveal(), childNATS+"="+r.nats.URL().Reveal(), failpoint.Env+"="+point)
-	cmd.Stderr = r.t.Output()
+	cmd.Env = append(append(os.Environ(), childDatabase+"="+r.db.URL.Reveal(), childNATS+"="+r.nats.URL().Reveal()), env...)
+	cmd.Stderr = stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		r.t.Fatal(err)
@@ -415,6 +415,14 @@ func (r *rig) spawn(point string) (dead func()) {
 	if _, err := fmt.Fscanln(out, &ready); err != nil {
 		r.t.Fatalf("the child did not start: %v", err)
 	}
+	return cmd
+}
+
+// spawn starts a runner process with a failpoint and returns what waits for its
+// death.
+func (r *rig) spawn(point string) (dead func()) {
+	r.t.Helper()
+	cmd := r.child(r.t.Output(), failpoint.Env+"="+point)
 	return func() {
 		r.t.Helper()
 		err := cmd.Wait()

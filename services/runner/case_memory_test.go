@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,22 +87,8 @@ func TestCaseC04_AnAnswerThatNoMemoryHolds(t *testing.T) {
 // its death of that.
 func (r *rig) limited(mib int) (dead func()) {
 	r.t.Helper()
-	cmd := exec.CommandContext(r.t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), childDatabase+"="+r.db.URL.Reveal(), childNATS+"="+r.nats.URL().Reveal(), fmt.Sprintf("%s=%d", childMemory, mib), "GOTRACEBACK=none")
 	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { _ = cmd.Process.Kill() })
-	var ready string
-	if _, err := fmt.Fscanln(out, &ready); err != nil {
-		r.t.Fatalf("the child did not start: %v", err)
-	}
+	cmd := r.child(&said, fmt.Sprintf("%s=%d", childMemory, mib), "GOTRACEBACK=none")
 	return func() {
 		r.t.Helper()
 		err := cmd.Wait()
