@@ -88,7 +88,7 @@ func showEdit(w io.Writer, c *ApprovalsEditCmd, p client.ApprovalEdit) error {
 	if c.JSON {
 		return printJSON(w, p)
 	}
-	if err := details(w, "arguments", pretty(p.Args), "changed", changeLines(p.Changes), "digest", string(p.Digest)); err != nil || c.Yes {
+	if err := details(w, "would do", clean(p.Preview), "arguments", pretty(p.Args), "changed", changeLines(p.Changes), "digest", string(p.Digest)); err != nil || c.Yes {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nnothing is decided yet; to approve exactly this, add: --digest %s\n", p.Digest)

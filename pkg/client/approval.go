@@ -133,6 +133,7 @@ type EditedApproval struct {
 // is empty when there are Problems.
 type ApprovalEdit struct {
 	EditedApproval
+	Preview  string `json:"preview,omitempty"` // the changed call in one line, as the tool's preview has it
 	Problems []struct {
 		Path    string `json:"path"`
 		Message string `json:"message"`

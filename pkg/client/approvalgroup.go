@@ -61,6 +61,7 @@ type ItemDecision struct {
 	Decision string            `json:"decision,omitempty"`
 	Comment  *string           `json:"comment,omitempty"`
 	Result   json.RawMessage   `json:"result,omitempty"`
+	Args     json.RawMessage   `json:"args,omitempty"` // with approve; see Decision
 }
 
 // ManyResults is what became of them, in their order.

@@ -24,6 +24,7 @@ type Edit struct {
 // Preview is what an edit would come to.
 type Preview struct {
 	Edit
+	Text     string // what the tool's preview makes of them, fit to show; empty for none
 	Changes  []events.Change
 	Problems []spec.Violation // why the tool would not take it; with any there is no digest
 }
@@ -109,6 +110,9 @@ func editOf(r Request, tool *spec.Tool, args json.RawMessage) (p Preview, err er
 	p.Changes = events.Changes(asked, p.Args)
 	if p.Problems = tool.CheckArgs(p.Args); len(p.Problems) == 0 {
 		p.Digest = bind(p.Args, policy)
+		if text, err := tool.PreviewOf(p.Args); err == nil { // else there is none, as when it was asked
+			p.Text = previewOf(text)
+		}
 	}
 	return p, nil
 }

@@ -25,6 +25,7 @@ spec:
   description: gives money back
   effect: write
   approval: {when: "args.amount > 100"}
+  preview: "refund ${args.amount} of order ${args.order}"
   input: {type: object, required: [order, amount], properties: {order: {type: integer}, amount: {type: integer}}}
   http: {method: POST, url: "http://h/refund", body: "${args}"}
 `))
@@ -71,6 +72,9 @@ func TestCaseE05_AnEditIsShownConfirmedAndDecidedOnce(t *testing.T) {
 	shown, err := ann.PreviewEdit(t.Context(), a.ApprovalID, json.RawMessage(`{"order": 1234567890123456789, "amount": 5.0e1}`))
 	if err != nil || string(shown.Args) != makes50 || shown.Digest != bindRefund(makes50) || len(shown.Problems) != 0 {
 		t.Fatalf("%+v, %v", shown, err)
+	}
+	if shown.Preview != "refund 50 of order 1234567890123456789" {
+		t.Errorf("what would be confirmed reads %q", shown.Preview)
 	}
 	if len(shown.Changes) != 1 || shown.Changes[0].Path != "$.amount" || string(shown.Changes[0].From) != "500" || string(shown.Changes[0].To) != "50" {
 		t.Errorf("changes %+v", shown.Changes)
@@ -227,7 +231,7 @@ func TestCaseE05_EditedBehindALink(t *testing.T) {
 		}
 	}
 	code, shown := post(page, "edit", "{\r\n \"order\": 1234567890123456789,\r\n \"amount\": 50 }")
-	if code != http.StatusOK || !strings.Contains(shown, "$.amount: 500 → 50") || !strings.Contains(shown, string(bindRefund(makes50))) {
+	if code != http.StatusOK || !strings.Contains(shown, "$.amount: 500 → 50") || !strings.Contains(shown, string(bindRefund(makes50))) || !strings.Contains(shown, "<h1>refund 50 of order 1234567890123456789</h1>") {
 		t.Fatalf("%d\n%s", code, shown)
 	}
 	confirm, _, _ := strings.Cut(shown[strings.Index(shown, `name="nonce"`)-len(`<input type="hidden" `):], "</form>")

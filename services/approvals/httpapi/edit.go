@@ -55,6 +55,7 @@ type editInput struct {
 type editOutput struct {
 	Body struct {
 		Args     json.RawMessage `json:"args,omitempty" doc:"in canonical form"`
+		Preview  string          `json:"preview,omitempty" doc:"the changed call in one line, as the tool's preview has it"`
 		Digest   string          `json:"digest,omitempty" doc:"confirms exactly these; absent with problems"`
 		Changes  []Change        `json:"changes" doc:"empty: they are those that were asked about"`
 		Problems []problemAt     `json:"problems,omitempty" doc:"why the tool would not take them"`
@@ -84,6 +85,7 @@ func (a api) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 	}
 	out := &editOutput{}
 	out.Body.Args, out.Body.Digest, out.Body.Changes = p.Args, string(p.Digest), changes(p.Changes)
+	out.Body.Preview = p.Text
 	for _, v := range p.Problems {
 		out.Body.Problems = append(out.Body.Problems, problemAt{v.Path, v.Message})
 	}

@@ -44,6 +44,9 @@ func (l *links) preview(w http.ResponseWriter, r *http.Request, token string, li
 		v.Message = "These are the arguments that are asked about: nothing would change."
 		return http.StatusOK, v
 	}
+	if p.Text != "" { // what is about to be confirmed, not what was asked
+		v.Title = p.Text
+	}
 	v.Changed = approvals.Visible(approvals.ChangesText(p.Changes), 1<<20)
 	v.EditArgs, v.EditShown, v.EditNonce = string(p.Args), string(p.Digest), nonceOf(token, string(p.Digest))
 	v.EditText = approvals.Visible(approvals.Indented(p.Args), 1<<20)
