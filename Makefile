@@ -53,12 +53,13 @@ demo-broken: setup-run ## the same with a broken ledger: it must report duplicat
 	./$(BIN)-broken demo $(DEMOFLAGS)
 
 .PHONY: soak
-soak: build ## the demo with SEEDS=20 seeds in a row, the lab of fires with hundreds of kills, a flow of 1,000 runs under kills with a slow and a fast model, a stream and a NATS cluster of three for long, and a run of 1,000 steps
+soak: build ## the demo with SEEDS=20 seeds in a row, the lab of fires with hundreds of kills, a flow of 1,000 runs under kills with a slow and a fast model, a stream and a NATS cluster of three for long, a run of 1,000 steps, and 200 races of a yes and a cancel
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseB02_ExactlyOnceUnderKills ./services/trigger
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestFlow_UnderKills ./test/e2e
 	HOLDFAST_LAB_LONG=1 HOLDFAST_LAB_THINKS=50ms $(GO) test $(TESTFLAGS) -count=1 -run TestFlow_UnderKills ./test/e2e
 	HOLDFAST_LONG_STEPS=1000 $(GO) test $(TESTFLAGS) -count=1 -run 'TestLongRun_AStepCostsTheSameAtTheEnd|TestCaseC10|TestPoolRaise' ./services/runner
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run 'TestCaseC02_AStreamOfManyLeases|TestCaseC08_ClusterLosesItsLeaders' ./services/runner
+	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseE04_ApproveAndCancel ./services/approvals
 	@for seed in $$(seq 1 $(SEEDS)); do ./$(BIN) demo --seed $$seed $(DEMOFLAGS) || { echo "seed $$seed failed; again with: $(BIN) demo --seed $$seed"; exit 1; }; done
 
 .PHONY: live
