@@ -55,15 +55,19 @@ type asked struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 	Question   *events.Question  `json:"question,omitempty"`
 	ExpiresAt  time.Time         `json:"expires_at"`
+	Hidden     bool              `json:"hidden,omitempty"` // what it is about is left out; see Request.toldIn
 }
 
 // TellAsked is how a request is told while it waits. Ask is nil when it cannot be
 // decided in a message: its arguments are too long to show.
 func TellAsked(r Request) Message {
+	if r.Hidden {
+		return tellHidden(r)
+	}
 	m := Message{
 		ID: string(r.ID) + "-ask", Type: "holdfast.approval", At: r.CreatedAt, Title: Visible(r.Title(), maxTitle),
 		Hint: "or: holdfast approvals show " + string(r.ID),
-		Data: asked{r.ID, r.Namespace, r.Kind, r.State, r.Summary, r.Preview, r.RunID, r.Agent, r.Tool, r.Args, r.Digest, r.Key, r.Labels, r.Question, r.ExpiresAt},
+		Data: asked{r.ID, r.Namespace, r.Kind, r.State, r.Summary, r.Preview, r.RunID, r.Agent, r.Tool, r.Args, r.Digest, r.Key, r.Labels, r.Question, r.ExpiresAt, false},
 	}
 	add := func(name, value string) {
 		if value != "" {

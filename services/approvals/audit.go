@@ -66,6 +66,8 @@ type AuditFilter struct {
 type Auditor interface {
 	// Append adds an entry in a transaction of its own.
 	Append(ctx context.Context, e AuditEntry) error
+	// Shown adds what by was shown through door, each request once.
+	Shown(ctx context.Context, namespace, by, door string, shown []Request) error
 	// Follow adds what the tools service says of up to limit approved calls, and
 	// returns how many there were.
 	Follow(ctx context.Context, limit int) (int, error)
@@ -78,16 +80,21 @@ func (s *Service) Audit(ctx context.Context, f AuditFilter) ([]AuditRow, AuditHe
 	return s.audit.Rows(ctx, f)
 }
 
-// Shown records that somebody was shown the details of r. What cannot be recorded is
-// logged, and shown all the same: reading changes nothing.
-func (s *Service) Shown(ctx context.Context, r Request, by, door string) {
-	if s.audit == nil {
+// Shown records that somebody was shown the details of requests of one namespace; those
+// that are hidden are left out. What cannot be recorded is logged, and shown all the
+// same: reading changes nothing.
+func (s *Service) Shown(ctx context.Context, by, door string, requests ...Request) {
+	var shown []Request
+	for _, r := range requests {
+		if !r.Hidden {
+			shown = append(shown, r)
+		}
+	}
+	if s.audit == nil || len(shown) == 0 {
 		return
 	}
-	e := AuditEntry{Namespace: r.Namespace, Kind: AuditShown, ApprovalID: r.ID, RunID: r.RunID, Actor: by, Door: door, Once: true,
-		Detail: map[string]any{"state": r.State, "digest": r.Digest}}
-	if err := s.audit.Append(ctx, e); err != nil && ctx.Err() == nil {
-		s.log.WarnContext(ctx, "not recorded that a request was shown", telemetry.KeyApprovalID, r.ID, telemetry.KeyPrincipal, by, telemetry.KeyErr, err)
+	if err := s.audit.Shown(ctx, shown[0].Namespace, by, door, shown); err != nil && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "not recorded that requests were shown", telemetry.KeyApprovalID, shown[0].ID, "count", len(shown), telemetry.KeyPrincipal, by, telemetry.KeyErr, err)
 	}
 }
 

@@ -29,11 +29,6 @@ func (x *Notifier) ask(ctx context.Context, def *spec.Channel, by Channel, n *No
 	case r.Ended():
 		return Delivery{Verdict: gone, Problem: "the request ended before this was sent"}
 	}
-	m := TellAsked(r)
-	m.ID = string(n.NoticeID) // a request may be told of more than once
-	if reminds(*n) {
-		tellReminder(&m, r)
-	}
 	if def.Email != nil && len(def.People) > 0 && n.Person == "" {
 		var people []string
 		for _, p := range def.People {
@@ -49,6 +44,15 @@ func (x *Notifier) ask(ctx context.Context, def *spec.Channel, by Channel, n *No
 		}
 		n.Person = people[0]
 		x.Kick()
+	}
+	told := r
+	if n.Person == "" {
+		told = r.toldIn(def)
+	}
+	m := TellAsked(told)
+	m.ID = string(n.NoticeID) // a request may be told of more than once
+	if reminds(*n) {
+		tellReminder(&m, told)
 	}
 	if n.Person != "" {
 		p, ok := def.Person(n.Person)
@@ -129,5 +133,5 @@ func (x *Notifier) updateOne(ctx context.Context, n Notice) Delivery {
 	if err != nil {
 		return Delivery{Problem: "the request cannot be read now"}
 	}
-	return up.Update(ctx, def, n.Receipt, TellEnded(r))
+	return up.Update(ctx, def, n.Receipt, TellEnded(r.toldIn(def)))
 }

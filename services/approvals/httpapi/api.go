@@ -84,12 +84,18 @@ type listOutput struct {
 	}
 }
 
-func listOf(ctx context.Context, found []approvals.Request, limit int) *listOutput {
+func (a api) listOf(ctx context.Context, found []approvals.Request, limit int) *listOutput {
 	who, _ := authn.FromContext(ctx)
+	var shown []approvals.Request
 	out := &listOutput{}
 	out.Body.Page = door.PageOf(found, limit, func(r approvals.Request) any {
 		return approvals.Position{CreatedAt: r.CreatedAt, ID: r.ID}
-	}, func(r approvals.Request) Approval { return show(r.SeenBy(personOf(who))) })
+	}, func(r approvals.Request) Approval {
+		r = r.SeenBy(personOf(who))
+		shown = append(shown, r)
+		return show(r)
+	})
+	a.service.Shown(ctx, who.Name, approvals.DoorAPI, shown...)
 	return out
 }
 
@@ -121,7 +127,7 @@ func (a api) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return listOf(ctx, found, in.Limit), nil
+	return a.listOf(ctx, found, in.Limit), nil
 }
 
 type getInput struct {
@@ -139,9 +145,8 @@ func (a api) get(ctx context.Context, in *getInput) (*getOutput, error) {
 	if err != nil {
 		return nil, problem(in.ID, err)
 	}
-	if r = r.SeenBy(personOf(who)); !r.Hidden {
-		a.service.Shown(ctx, r, who.Name, approvals.DoorAPI)
-	}
+	r = r.SeenBy(personOf(who))
+	a.service.Shown(ctx, who.Name, approvals.DoorAPI, r)
 	return &getOutput{Body: show(r)}, nil
 }
 

@@ -53,7 +53,7 @@ func (a api) members(ctx context.Context, in *listInput) (*listOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return listOf(ctx, found, in.Limit), nil
+	return a.listOf(ctx, found, in.Limit), nil
 }
 
 // groups lists what waits in groups.
@@ -73,12 +73,15 @@ func (a api) groups(ctx context.Context, in *listInput) (*listOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+	var shown []approvals.Request
 	page := door.PageOf(found, in.Limit, func(g approvals.Group) any {
 		return approvals.GroupPosition{NextExpiry: g.NextExpiry, Value: g.Key.Value}
 	}, func(g approvals.Group) Group {
 		g.Sample = g.Sample.SeenBy(personOf(who))
+		shown = append(shown, g.Sample)
 		return showGroup(g)
 	})
+	a.service.Shown(ctx, who.Name, approvals.DoorAPI, shown...)
 	out := &listOutput{}
 	out.Body.Items, out.Body.Groups, out.Body.NextCursor = []Approval{}, page.Items, page.NextCursor
 	return out, nil

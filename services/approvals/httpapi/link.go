@@ -124,7 +124,7 @@ func (l *links) show(w http.ResponseWriter, r *http.Request, token string) (int,
 	if !approvals.MayRead(q, link.Who()) {
 		return notYours()
 	}
-	l.service.Shown(r.Context(), q, link.Person, approvals.DoorLink)
+	l.service.Shown(r.Context(), link.Person, approvals.DoorLink, q)
 	v := viewOf(token, link, q)
 	l.offerEdit(r.Context(), &v, q)
 	return http.StatusOK, v
