@@ -325,9 +325,9 @@ func (s *Service) commitAndSend(ctx context.Context, l Loaded, plan *Plan, c Com
 		next = &claimed{run: c.After.RunID, Claimed: Claimed{Cause: c.Cause, Worker: s.worker, Epoch: epoch}}
 	}
 	if err := s.follow(ctx, c.After, plan, c.Facts, at); err != nil {
-		if took { // the message comes back and takes the claim over from this process
+		if took { // the message comes back, and whoever gets it claims the call
 			s.slots.Release()
-			s.setActive(c.After.RunID, 0)
+			s.unreserve(ctx, c.After, plan, epoch)
 		}
 		return nil, s.handOver(ctx, next, err)
 	}

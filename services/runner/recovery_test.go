@@ -123,7 +123,7 @@ func TestRecovery_CrashBetweenCommitAndPublish(t *testing.T) {
 			r.tools(`1`)
 			r.approvals(events.Approve)
 			id := events.NewRunID()
-			for n := 1; n <= 6; n++ {
+			for n := 1; n <= 12; n += 2 { // each message once: what comes again waits longer each time
 				defer arm(t, fmt.Sprintf("%s[%s]=error#%d", point, id, n))()
 			}
 			r.startAs(id, events.KindAgent, "clerk", `{}`)

@@ -187,10 +187,16 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) setActive(id events.RunID, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if epoch == 0 {
+	s.active[id] = epoch
+}
+
+// setIdle says that the call of this epoch is not made here any more. Another
+// handler may have the next one by now.
+func (s *Service) setIdle(id events.RunID, epoch int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active[id] == epoch {
 		delete(s.active, id)
-	} else {
-		s.active[id] = epoch
 	}
 }
 

@@ -82,7 +82,7 @@ func (s *Service) think(ctx context.Context, c claimed) error {
 
 func (s *Service) thinkWith(ctx context.Context, c claimed, release func()) error {
 	defer release()
-	defer s.setActive(c.run, 0)
+	defer s.setIdle(c.run, c.Epoch)
 	for {
 		again, err := s.turn(ctx, c)
 		if err != nil {
@@ -264,6 +264,9 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 		return false, err
 	}
 	if err := s.send(ctx, d.State, plan, d.Facts, at); err != nil {
+		if again { // whoever makes the next call reserves for it
+			s.unreserve(ctx, d.State, plan, c.Epoch)
+		}
 		return false, fmt.Errorf("%w: %w", errPublish, err)
 	}
 	if d.State.OwesModelCall() && !again {
@@ -349,7 +352,7 @@ func (s *Service) publishStep(ctx context.Context, st *State, epoch int64) error
 // and publishes a step that only such a release can take. What this process has
 // of an answer is lost: it cannot say what it means for rows that it cannot read.
 func (s *Service) leave(ctx context.Context, c claimed, err error) error {
-	s.setActive(c.run, 0)
+	s.setIdle(c.run, c.Epoch)
 	known := s.cache.get(c.run)
 	if known == nil {
 		return err
@@ -361,20 +364,28 @@ func (s *Service) leave(ctx context.Context, c claimed, err error) error {
 	return s.publishStep(ctx, known, c.Epoch+1)
 }
 
-// handOver lets go of a claim when this process is stopping, so that another
-// takes the call at once: the claim is dropped, a step published, the message
-// acknowledged. Any other error goes back as it is.
+// handOver lets go of a claim that this process does not work on any more, so that
+// whoever gets the message makes the call, and does not find a claim whose owner
+// lives. When the process is stopping, a step is published too, and the message
+// acknowledged; any other error goes back as it is.
 func (s *Service) handOver(ctx context.Context, c *claimed, err error) error {
 	s.metrics.refused(ctx, err)
 	if c != nil && errors.Is(err, ErrNewer) {
 		return s.leave(ctx, *c, err)
 	}
-	if c == nil || !errors.Is(err, lifecycle.ErrStopping) {
+	// What is lost is another's; a terminal fault parks the run, and the claim goes with that.
+	if _, terminal := fault.TerminalCode(err); c == nil || terminal || errors.Is(err, fault.ErrLost) {
 		return err
 	}
-	s.setActive(c.run, 0)
+	s.setIdle(c.run, c.Epoch)
 	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
+	if !errors.Is(err, lifecycle.ErrStopping) {
+		if releaseErr := s.store.Release(out, c.run, Claim{Worker: s.worker, Epoch: c.Epoch}); releaseErr != nil {
+			return errors.Join(err, releaseErr)
+		}
+		return err
+	}
 	l, loadErr := s.store.Load(out, c.run, s.cache.get(c.run))
 	if loadErr != nil {
 		return errors.Join(err, loadErr)
