@@ -58,7 +58,8 @@ func (p *process) addApprovals() {
 		store := postgres.New(pool)
 		svc = approvals.New(approvals.Config{ProposeAfter: p.services.ApprovalsProposeAfter}, approvals.Deps{
 			Inbox: store, Decider: store, Reader: store, Groups: store, Audit: store, Grants: store, Announce: announce, Notifier: notifier, Resends: store,
-			Links: store, Channels: approvals.Channels{Definition: channelDefinitions{catalog.New(pool)}.channel, Clicks: notify.NewSlack(channels)},
+			PublicURL: p.publicURL(p.services.ApprovalsPublicURL),
+			Links:     store, Channels: approvals.Channels{Definition: channelDefinitions{catalog.New(pool)}.channel, Clicks: notify.NewSlack(channels)},
 			Tools: channelDefinitions{catalog.New(pool)}.tool,
 			Log:   p.log.With(telemetry.KeyService, "approvals"), Metrics: metrics,
 		})

@@ -44,15 +44,38 @@ func (x *Digest) Due(now time.Time) (day string, due bool) {
 	}
 	y, m, d := now.In(zone).Date()
 	for back := range 2 { // late in the evening the hour ends on the next day
-		t := time.Date(y, m, d-back, at.Hour(), at.Minute(), 0, 0, zone)
-		for _, earlier := range []time.Duration{30 * time.Minute, time.Hour} { // clocks are put back by one of these
-			if first := t.Add(-earlier); first.In(zone).Format("15:04") == x.At {
-				t = first
-			}
-		}
+		t := x.on(y, m, d-back, at, zone)
 		if since := now.Sub(t); since >= 0 && since < digestLate {
 			return time.Date(y, m, d-back, 12, 0, 0, 0, zone).Format(time.DateOnly), true
 		}
 	}
 	return "", false
+}
+
+// on is the digest's time of a day.
+func (x *Digest) on(y int, m time.Month, d int, at time.Time, zone *time.Location) time.Time {
+	t := time.Date(y, m, d, at.Hour(), at.Minute(), 0, 0, zone)
+	for _, earlier := range []time.Duration{30 * time.Minute, time.Hour} { // clocks are put back by one of these
+		if first := t.Add(-earlier); first.In(zone).Format("15:04") == x.At {
+			t = first
+		}
+	}
+	return t
+}
+
+// Next is the digest's time that comes first after now; zero when it has none. It is
+// pure.
+func (x *Digest) Next(now time.Time) time.Time {
+	zone, err := loadZone(x.TimeZone)
+	at, err2 := time.Parse("15:04", x.At)
+	if err != nil || err2 != nil {
+		return time.Time{} // it was checked
+	}
+	y, m, d := now.In(zone).Date()
+	for ahead := range 3 {
+		if t := x.on(y, m, d+ahead, at, zone); t.After(now) {
+			return t
+		}
+	}
+	return time.Time{}
 }

@@ -16,8 +16,9 @@ import (
 type Asked struct {
 	Ref     string // what comes back with a click
 	Choices []Choice
-	Text    string // label of the text that may come with a click; empty for none
-	Needed  bool   // nothing is decided without the text
+	More    []Choice // what decides nothing
+	Text    string   // label of the text that may come with a click; empty for none
+	Needed  bool     // nothing is decided without the text
 }
 
 // Choice is one button.

@@ -77,8 +77,9 @@ func buildOn(t testing.TB, pool *pgxpool.Pool, bus *bus.Bus) *bench {
 	b.notices = approvals.NewNotifier(approvals.NotifierDeps{Notices: store, Digests: store, Channels: channels(b.book), Definition: b.book.channel, Links: store, Requests: store, PublicURL: func() string { return b.url }, Log: bustest.Log(t), Metrics: counts})
 	b.service = approvals.New(approvals.Config{ProposeAfter: 3}, approvals.Deps{
 		Inbox: store, Decider: store, Reader: store, Groups: store, Audit: store, Grants: store, Announce: b.relay, Notifier: b.notices, Resends: store, Links: store,
-		Channels: approvals.Channels{Definition: b.book.channel, Clicks: clicks(b.book)},
-		Tools:    refundTool, Log: bustest.Log(t), Metrics: counts,
+		Channels:  approvals.Channels{Definition: b.book.channel, Clicks: clicks(b.book)},
+		PublicURL: func() string { return b.url },
+		Tools:     refundTool, Log: bustest.Log(t), Metrics: counts,
 	})
 	d := door.New(door.Config{Title: "approvals", Version: "test", Log: bustest.Log(t), Verifier: authn.Static{
 		"ann": {Name: "ann", Namespace: "default", Role: authn.Approver},

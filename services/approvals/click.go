@@ -34,8 +34,15 @@ type Clicks interface {
 	Claims(body []byte) (ref string)
 	// Read verifies a click over its raw bytes and reads it; ErrSignature.
 	Read(c *spec.Channel, h http.Header, body []byte, now time.Time) (Click, error)
-	// Reply answers one person, or puts text in the message's place.
-	Reply(ctx context.Context, c *spec.Channel, k Click, text string, instead bool) Delivery
+	// Reply answers who clicked.
+	Reply(ctx context.Context, c *spec.Channel, k Click, a Answer) Delivery
+}
+
+// Answer is what a person reads after a click, alone.
+type Answer struct {
+	Text    string
+	Link    string // to a page of the person's own; empty for none
+	Instead bool   // everybody reads it, in the message's place
 }
 
 // Channels is what decisions in channels need.
@@ -76,16 +83,19 @@ func (s *Service) Click(ctx context.Context, h http.Header, body []byte) error {
 	}
 	who, ok := c.PersonOf(k.User)
 	if !ok {
-		s.reply(c, k, "You are not among the people of this channel who may decide; nothing was done.", false)
+		s.reply(c, k, Answer{Text: "You are not among the people of this channel who may decide; nothing was done."})
 		return nil
 	}
 	r, err := s.reader.Get(ctx, parts[0], events.ApprovalID(parts[2]))
 	if errors.Is(err, ErrNotFound) || err == nil && r.Channel != parts[1] {
-		s.reply(c, k, "There is no such request in this channel; nothing was done.", false)
+		s.reply(c, k, Answer{Text: "There is no such request in this channel; nothing was done."})
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("request of a click: %w", err)
+	}
+	if is, err := s.more(ctx, c, r, personOf(who), k); is {
+		return err
 	}
 	a := attemptOf(r, k)
 	a.Digest, a.By, a.Groups, a.Role, a.Door = events.Digest(parts[3]), who.Name, who.Groups, roleApprover, DoorSlack
@@ -93,11 +103,11 @@ func (s *Service) Click(ctx context.Context, h http.Header, body []byte) error {
 	lost, conflict := errors.AsType[*Conflict](err)
 	switch {
 	case err == nil && !done.Ended():
-		s.reply(c, k, "Your yes is counted ("+VotesText(done)+"); it waits for others.", false)
+		s.reply(c, k, Answer{Text: "Your yes is counted (" + VotesText(done) + "); it waits for others."})
 		return nil
 	case err == nil:
 		if c.Slack != nil && c.Slack.Token.IsZero() { // nothing else can change the message
-			s.reply(c, k, done.Title()+"\n"+EndedText(done), true)
+			s.reply(c, k, Answer{Text: done.Title() + "\n" + EndedText(done), Instead: true})
 		}
 		return nil
 	case conflict, errors.Is(err, ErrInvalid), errors.Is(err, ErrNotFound):
@@ -105,10 +115,10 @@ func (s *Service) Click(ctx context.Context, h http.Header, body []byte) error {
 		if conflict && lost.Outcome == Lost {
 			text = "Too late: " + EndedText(lost.Request) + "; your click changed nothing."
 			if c.Slack != nil && c.Slack.Token.IsZero() { // decided elsewhere: this is the first chance to take its buttons away
-				s.reply(c, k, lost.Request.Title()+"\n"+EndedText(lost.Request), true)
+				s.reply(c, k, Answer{Text: lost.Request.Title() + "\n" + EndedText(lost.Request), Instead: true})
 			}
 		}
-		s.reply(c, k, text, false)
+		s.reply(c, k, Answer{Text: text})
 		return nil
 	}
 	return err
@@ -142,12 +152,13 @@ func attemptOf(r Request, k Click) Attempt {
 
 // reply answers a person after the click itself was answered. It is dropped when
 // too many wait: the record has everything.
-func (s *Service) reply(c *spec.Channel, k Click, text string, instead bool) {
+func (s *Service) reply(c *spec.Channel, k Click, a Answer) {
+	a.Text = clean(a.Text, maxShown, true)
 	select {
 	case s.replies <- func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, attemptTime)
 		defer cancel()
-		if d := s.channels.Clicks.Reply(ctx, c, k, clean(text, maxShown, true), instead); d.Verdict != Taken {
+		if d := s.channels.Clicks.Reply(ctx, c, k, a); d.Verdict != Taken {
 			s.log.WarnContext(ctx, "a click was not answered in its channel", "channel", c.Name, "reason", clean(d.Problem, 300, false))
 		}
 	}:

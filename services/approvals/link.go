@@ -36,7 +36,9 @@ type Link struct {
 	Channel    string
 	Person     string
 	ExpiresAt  time.Time // it shows nothing any more
-	Groups     []string  // of the person, as the channel has them now; not kept
+	// As the channel has them now; not kept: groups of the person, and its digest.
+	Groups []string
+	Digest *spec.Digest
 }
 
 // Links keeps links by the hash of their token.
@@ -55,6 +57,16 @@ func newToken() (token string, hash [32]byte) {
 	_, _ = rand.Read(raw[:]) // never fails
 	token = base64.RawURLEncoding.EncodeToString(raw[:])
 	return token, sha256.Sum256([]byte(token))
+}
+
+// mintLink makes a link of a person to r and returns its address. Only its hash is kept.
+func mintLink(ctx context.Context, links Links, base string, r Request, channel, person string) (string, error) {
+	token, hash := newToken()
+	err := links.AddLink(ctx, hash, Link{Namespace: r.Namespace, ApprovalID: r.ID, Channel: channel, Person: person, ExpiresAt: r.ExpiresAt.Add(linkShows)})
+	if err != nil {
+		return "", fmt.Errorf("store a link to approval %s: %w", r.ID, err)
+	}
+	return base + LinkPath + token, nil
 }
 
 // Linked returns what a link is for. ErrNotFound when there is none, or when the
@@ -79,7 +91,7 @@ func (s *Service) Linked(ctx context.Context, token string) (Link, Request, erro
 	if !ok {
 		return Link{}, Request{}, ErrNotFound
 	}
-	l.Groups = who.Groups
+	l.Groups, l.Digest = who.Groups, c.Digest
 	r, err := s.reader.Get(ctx, l.Namespace, l.ApprovalID)
 	return l, r, err
 }

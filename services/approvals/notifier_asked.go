@@ -70,7 +70,7 @@ func (x *Notifier) ask(ctx context.Context, def *spec.Channel, by Channel, n *No
 	if def.Slack == nil || len(def.People) == 0 {
 		m.Ask = nil
 	} else if m.Ask != nil {
-		m.Ask.Ref = refOf(r)
+		m.Ask.Ref, m.Ask.More = refOf(r), moreOf(r, def, x.reached(), time.Now())
 	}
 	return by.Send(ctx, def, m)
 }
@@ -78,13 +78,14 @@ func (x *Notifier) ask(ctx context.Context, def *spec.Channel, by Channel, n *No
 // link makes a link for a person; empty when nobody could follow it. Each attempt
 // has one of its own, because only its hash is kept.
 func (x *Notifier) link(ctx context.Context, r Request, n Notice) (string, error) {
-	if x.PublicURL == nil || x.PublicURL() == "" {
+	if !x.reached() {
 		return "", nil
 	}
-	token, hash := newToken()
-	err := x.Links.AddLink(ctx, hash, Link{Namespace: r.Namespace, ApprovalID: r.ID, Channel: n.Channel, Person: n.Person, ExpiresAt: r.ExpiresAt.Add(linkShows)})
-	return x.PublicURL() + LinkPath + token, err
+	return mintLink(ctx, x.Links, x.PublicURL(), r, n.Channel, n.Person)
 }
+
+// reached reports whether people can follow links.
+func (x *Notifier) reached() bool { return x.PublicURL != nil && x.PublicURL() != "" }
 
 // updates changes messages until ctx ends.
 func (x *Notifier) updates(ctx context.Context) {

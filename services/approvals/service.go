@@ -39,6 +39,8 @@ type Deps struct {
 	Resends  Resender
 	Links    Links    // nil: there are none
 	Channels Channels // empty: nobody decides in channels
+	// PublicURL is as of NotifierDeps.
+	PublicURL func() string
 	// Tools reads the version of a tool that a request is about; ErrNoTool. Nil:
 	// no arguments can be changed.
 	Tools   func(ctx context.Context, namespace string, digest events.Digest) (*spec.Tool, error)
@@ -54,21 +56,22 @@ type Service struct {
 
 	proposeAfter int
 
-	inbox    Inbox
-	decider  Decider
-	reader   Reader
-	groups   Grouper
-	audit    Auditor
-	grants   Grants
-	announce Announcer
-	notifier *Notifier
-	resends  Resender
-	links    Links
-	channels Channels
-	tools    func(ctx context.Context, namespace string, digest events.Digest) (*spec.Tool, error)
-	replies  chan func(context.Context)
-	log      *slog.Logger
-	metrics  *Metrics
+	inbox     Inbox
+	decider   Decider
+	reader    Reader
+	groups    Grouper
+	audit     Auditor
+	grants    Grants
+	announce  Announcer
+	notifier  *Notifier
+	resends   Resender
+	links     Links
+	channels  Channels
+	publicURL func() string
+	tools     func(ctx context.Context, namespace string, digest events.Digest) (*spec.Tool, error)
+	replies   chan func(context.Context)
+	log       *slog.Logger
+	metrics   *Metrics
 }
 
 var _ lifecycle.Service = (*Service)(nil)
@@ -81,7 +84,7 @@ func New(c Config, d Deps) *Service {
 	return &Service{
 		sweepEvery: c.SweepEvery, proposeAfter: c.ProposeAfter, inbox: d.Inbox, decider: d.Decider, reader: d.Reader, groups: d.Groups, audit: d.Audit, grants: d.Grants,
 		announce: d.Announce, notifier: d.Notifier, resends: d.Resends, links: d.Links, channels: d.Channels, replies: make(chan func(context.Context), 256), log: d.Log, metrics: d.Metrics,
-		tools: d.Tools,
+		tools: d.Tools, publicURL: d.PublicURL,
 	}
 }
 

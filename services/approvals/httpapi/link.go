@@ -80,6 +80,8 @@ type view struct {
 	Args, Question, Ended       string
 	Expires                     string
 	Open                        bool
+	Deferred                    string // until when it is put off
+	Spans                       []approvals.Span
 	Choices                     []approvals.Choice // of an action, a doubt, or a question with choices
 	Answers, Results, MayRemark bool
 	Nonce                       string
@@ -153,6 +155,9 @@ func (l *links) decide(w http.ResponseWriter, r *http.Request, token string) (in
 	}
 	if r.PostForm.Get("decision") == editDecision {
 		return l.preview(w, r, token, link, q)
+	}
+	if strings.HasPrefix(r.PostForm.Get("decision"), approvals.DeferAction) {
+		return l.putOff(w, r, token, link, q)
 	}
 	a, problem := attempt(r.PostForm.Get, q)
 	if problem == "" {
@@ -245,6 +250,7 @@ func viewOf(token string, l approvals.Link, q approvals.Request) view {
 	if !v.Open && !q.Ended() {
 		v.Ended = "expired at " + v.Expires + ": nobody decided in time"
 	}
+	v.Deferred, v.Spans = approvals.Visible(approvals.DeferredText(q, time.Now()), 300), approvals.SpansOf(q, l.Who(), l.Digest, time.Now())
 	v.Votes = approvals.Visible(approvals.VotesText(q), 2000)
 	v.Changed = approvals.Visible(approvals.ChangesText(q.Changes()), 1<<20)
 	v.Choices = approvals.ChoicesOf(q)

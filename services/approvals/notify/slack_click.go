@@ -29,6 +29,8 @@ const slackTolerance = 5 * time.Minute
 
 const (
 	slackActions = "holdfast_decide"
+	slackMore    = "holdfast_more"
+	slackOpen    = "holdfast_open" // a click there only follows a link
 	slackComment = "holdfast_text"
 )
 
@@ -42,15 +44,23 @@ func askBlocks(a *approvals.Asked) []slackBlock {
 		out = append(out, slackBlock{Type: "input", BlockID: slackComment, Optional: !a.Needed, Label: plainText(a.Text, 100),
 			Element: map[string]any{"type": "plain_text_input", "action_id": "text", "multiline": true, "max_length": 3000}})
 	}
-	row := slackBlock{Type: "actions", BlockID: slackActions}
-	for _, c := range a.Choices {
-		b := map[string]any{"type": "button", "action_id": c.Action, "text": plainText(c.Label, 75), "value": a.Ref}
+	out = append(out, slackButtons(slackActions, a.Ref, a.Choices))
+	if len(a.More) > 0 {
+		out = append(out, slackButtons(slackMore, a.Ref, a.More))
+	}
+	return out
+}
+
+func slackButtons(id, ref string, choices []approvals.Choice) slackBlock {
+	row := slackBlock{Type: "actions", BlockID: id}
+	for _, c := range choices {
+		b := map[string]any{"type": "button", "action_id": c.Action, "text": plainText(c.Label, 75), "value": ref}
 		if c.Style != "" {
 			b["style"] = c.Style
 		}
 		row.Elements = append(row.Elements, b)
 	}
-	return append(out, row)
+	return row
 }
 
 // Update implements approvals.Updater: the buttons go, and the result stands there.
@@ -120,7 +130,7 @@ func (s *Slack) Read(c *spec.Channel, h http.Header, body []byte, now time.Time)
 		return approvals.Click{}, approvals.ErrSignature
 	}
 	p, ok := slackClick(body)
-	if !ok || p.Type != "block_actions" || len(p.Actions) == 0 || p.Actions[0].BlockID != slackActions {
+	if !ok || p.Type != "block_actions" || len(p.Actions) == 0 || p.Actions[0].BlockID != slackActions && p.Actions[0].BlockID != slackMore {
 		return approvals.Click{}, nil
 	}
 	a := p.Actions[0]
@@ -142,7 +152,7 @@ func slackSigned(secret string, h http.Header, body []byte, now time.Time) bool 
 }
 
 // Reply implements approvals.Clicks.
-func (s *Slack) Reply(ctx context.Context, c *spec.Channel, k approvals.Click, text string, instead bool) approvals.Delivery {
+func (s *Slack) Reply(ctx context.Context, c *spec.Channel, k approvals.Click, a approvals.Answer) approvals.Delivery {
 	if err := s.replies(c, k.Reply); err != nil {
 		return approvals.Delivery{Verdict: approvals.Refused, Problem: err.Error()}
 	}
@@ -151,8 +161,12 @@ func (s *Slack) Reply(ctx context.Context, c *spec.Channel, k approvals.Click, t
 		ReplaceOriginal bool         `json:"replace_original"`
 		Text            string       `json:"text"`
 		Blocks          []slackBlock `json:"blocks"`
-	}{"ephemeral", instead, slackText(text), []slackBlock{{Type: "section", Text: plainText(text, slackBody)}}}
-	if instead {
+	}{"ephemeral", a.Instead, slackText(a.Text), []slackBlock{{Type: "section", Text: plainText(a.Text, slackBody)}}}
+	if a.Link != "" { // Slack tells us of that click as well: its value says whose it is
+		body.Blocks = append(body.Blocks, slackBlock{Type: "actions", BlockID: slackOpen, Elements: []any{
+			map[string]any{"type": "button", "action_id": approvals.OpenAction, "text": plainText("Open", 75), "url": a.Link, "value": k.Ref}}})
+	}
+	if a.Instead {
 		body.ResponseType = "in_channel"
 	}
 	resp, d, ok := s.send(ctx, c, k.Reply, "", body)
