@@ -96,8 +96,10 @@ func (c *Order) sendWhere(ctx context.Context, k *kong.Context, api *client.Clie
 		fmt.Fprintf(k.Stdout, "%d runs fit; nothing was sent\n", len(done.Runs))
 	default:
 		fmt.Fprintf(k.Stdout, "%s of %d runs accepted", what, sent)
-		if ended := len(done.Runs) - sent; ended > 0 {
-			fmt.Fprintf(k.Stdout, "; %d ended meanwhile", ended)
+		if left := len(done.Runs) - sent; left > 0 && what == "delete" {
+			fmt.Fprintf(k.Stdout, "; %d stay", left)
+		} else if left > 0 {
+			fmt.Fprintf(k.Stdout, "; %d ended meanwhile", left)
 		}
 		fmt.Fprintln(k.Stdout)
 	}

@@ -26,7 +26,7 @@ func Forget(ctx context.Context, pool *pgxpool.Pool, schema string, log *slog.Lo
 	for ctx.Err() == nil {
 		began := time.Now()
 		n, err := ForgetSlice(ctx, pool, schema, forgetRows)
-		if err == nil {
+		if err == nil && n > 0 {
 			err = failpoint.Hit(schema+".forgot", "")
 		}
 		wait := min(time.Since(began), forgetEvery) // others need the database, too

@@ -42,9 +42,14 @@ type StaysError struct {
 	RunID  events.RunID // the run that has to end, or be deleted, first
 	Status string       // of a run that has not ended
 	Parent bool         // RunID started the run that was to be deleted
+	// Program says that RunID is a program's own run, of which nothing is deleted.
+	Program bool
 }
 
 func (e *StaysError) Error() string {
+	if e.Program {
+		return "it is a program's own, ended or not: what a program saved is kept, and no rule of retention is about it"
+	}
 	if e.Parent {
 		return fmt.Sprintf("it goes with the run that started it; delete run %s", e.RunID)
 	}
@@ -63,8 +68,7 @@ type DeletionOrder struct {
 // DeletionStore keeps orders to delete runs until the runner has carried them out.
 type DeletionStore interface {
 	// OrderDeletion keeps an order; a repeat keeps the first one. It returns the number
-	// of runs that go. ErrNotFound, *DeletedError, *StaysError and ErrProgram are about
-	// the run.
+	// of runs that go. ErrNotFound, *DeletedError and *StaysError are about the run.
 	OrderDeletion(ctx context.Context, o DeletionOrder) (runs int, err error)
 	// OrderDeletions keeps those of many orders whose run can go, and returns which.
 	OrderDeletions(ctx context.Context, list []DeletionOrder) (map[events.RunID]bool, error)

@@ -167,7 +167,10 @@ func (s *Service) PurgeDeleted(ctx context.Context) error {
 				}
 			}
 		}
-		if err := failpoint.Hit("runner.purged", ""); err != nil || !more {
+		if !more {
+			return nil
+		}
+		if err := failpoint.Hit("runner.purged", ""); err != nil {
 			return err
 		}
 		rest(ctx, began)

@@ -32,6 +32,7 @@ func TestFailpoints(t *testing.T) {
 		t.Run(tc.point, func(t *testing.T) { d.killAt(t, tc.process, tc.point, fmt.Sprintf("at-%d", n), tc.lost) })
 	}
 	t.Run("console.published", func(t *testing.T) { killConsole(t, d) })
+	t.Run("deletion", func(t *testing.T) { deleteUnderKills(t, d) })
 }
 
 func (d *deployment) killAt(t *testing.T, name, point, jobs string, lost int) {

@@ -56,6 +56,15 @@ func TestDelete_OnlyWhatHasEnded(t *testing.T) {
 	refused(409, "run "+child+" is waiting; cancel it first", "DELETE", "/v1/runs/"+root, operator)
 	refused(409, "delete run "+root, "DELETE", "/v1/runs/"+child, operator)
 	refused(404, "there is no run", "DELETE", "/v1/runs/"+idOf(9), operator)
+	program := r.tell(authn.Operator, "POST", "/v1/runs", `{"name":"nightly"}`).RunID
+	refused(409, "it is a program's own", "DELETE", "/v1/runs/"+string(program), operator)
+	if done := r.tell(authn.Operator, "POST", "/v1/runs/"+string(program)+"/complete", `{"status":"completed"}`); done.code != 200 {
+		t.Fatalf("end the program's run: %d %s", done.code, done.body)
+	}
+	// Its end changes nothing, and the text does not ask for one.
+	if status, _, raw := r.do("DELETE", "/v1/runs/"+string(program), operator, ""); status != 409 || strings.Contains(raw, "complete") {
+		t.Errorf("a program's run that has ended: %d %s", status, raw)
+	}
 	r.exec(`UPDATE runner.runs SET status = 'cancelled', ended_at = clock_timestamp() WHERE run_id = $1`, child)
 	// The start of the run and a message to it are still rows of other services.
 	r.exec(`INSERT INTO trigger.deliveries (delivery_id, namespace, source_kind, source_name, request_digest, run_id, ref_kind, ref_name, ref_digest, input)
@@ -93,7 +102,7 @@ func TestDelete_OnlyWhatHasEnded(t *testing.T) {
 	for _, run := range get[door.Page[httpapi.Run]](r, "GET", "/v1/runs", authn.Viewer, "").Items {
 		left = append(left, string(run.RunID))
 	}
-	if diff := cmp.Diff([]string{other}, left); diff != "" {
+	if diff := cmp.Diff([]string{string(program), other}, left); diff != "" {
 		t.Errorf("runs in the list (-want +got):\n%s", diff)
 	}
 	first := get[door.Page[httpapi.Deletion]](r, "GET", "/v1/deletions?limit=1", authn.Viewer, "")

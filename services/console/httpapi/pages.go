@@ -41,6 +41,7 @@ func (a *api) pages() {
 	a.door.Raw("GET /ui/runs/{id}", authn.Viewer, page(a.runPage))
 	a.door.Raw("GET /ui/approvals", authn.Viewer, page(a.approvalsPage))
 	a.door.Raw("POST /ui/runs/{id}/cancel", authn.Operator, page(a.cancelForm))
+	a.door.Raw("POST /ui/runs/delete", authn.Operator, page(a.deleteForm))
 	a.door.Raw("GET "+SignInPath, door.Public, page(a.signInPage))
 	a.door.Raw("POST "+SignInPath, door.Public, page(a.signIn))
 	a.door.Raw("GET /ui/holdfast.css", door.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -88,6 +89,7 @@ type runsPage struct {
 	Status, Agent, Flow, Label string
 	Statuses                   []string
 	Next                       string
+	MayDelete                  map[events.RunID]bool
 }
 
 func (a *api) runsPage(w http.ResponseWriter, r *http.Request) error {
@@ -107,7 +109,16 @@ func (a *api) runsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	listed := door.NewPage(found, pageRuns, func(r console.Run) any { return runCursor{r.ID} })
-	data := runsPage{frame: f, Runs: listed.Items, Status: in.Status, Agent: in.Agent, Flow: in.Flow, Label: q.Get("label"), Statuses: statuses}
+	data := runsPage{frame: f, Runs: listed.Items, Status: in.Status, Agent: in.Agent, Flow: in.Flow, Label: q.Get("label"), Statuses: statuses, MayDelete: map[events.RunID]bool{}}
+	p, _ := authn.FromContext(r.Context())
+	for _, run := range listed.Items {
+		if mayDelete(p.Role, run) {
+			data.MayDelete[run.ID] = true
+		}
+	}
+	if n, err := strconv.Atoi(q.Get("deleted")); err == nil && n > 0 {
+		data.Notice = deletedNotice(n)
+	}
 	if listed.NextCursor != "" {
 		next := url.Values{"cursor": {listed.NextCursor}}
 		for _, k := range []string{"status", "agent", "flow", "label"} {
@@ -134,7 +145,7 @@ type runPage struct {
 	Journal                []journalRow
 	Moves                  []string // to other versions
 	Earlier                int64    // seq before which there is more; 0 for nothing
-	MayCancel              bool
+	MayCancel, MayDelete   bool
 }
 
 type journalRow struct {
@@ -171,6 +182,7 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 	data := runPage{
 		frame: f, Run: run, Why: console.Why(situation), Input: pretty(run.Input), Output: pretty(run.Output), Problem: pretty(run.Error),
 		MayCancel: p.Role.Allows(authn.Operator) && !events.Ended(run.Status) && run.Status != events.StatusCancelling,
+		MayDelete: mayDelete(p.Role, run),
 	}
 	if whole, err := a.console.GetRun(r.Context(), f.Namespace, id); err == nil {
 		data.known(whole)

@@ -87,7 +87,7 @@ func (s *Store) OrderDeletion(ctx context.Context, o console.DeletionOrder) (run
 		return 0, err
 	}
 	if program {
-		return 0, fmt.Errorf("run %s: %w", o.RunID, console.ErrProgram)
+		return 0, &console.StaysError{RunID: o.RunID, Program: true}
 	}
 	stays := &console.StaysError{Parent: true}
 	err = s.pool.QueryRow(ctx, parentOf, string(o.RunID), o.Namespace).Scan(&stays.RunID)
