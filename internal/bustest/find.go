@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,7 +22,7 @@ func (s *Server) Find(t testing.TB, text string) (found []string, looked int) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	js, err := jetstream.New(c)
+	js, err := jetstream.New(c, jetstream.WithDefaultTimeout(time.Minute)) // a busy machine answers late
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -355,7 +355,7 @@ func (r *rig) publish(subject, id, typ string, body any, nudge ...string) {
 	}
 	// A service that the test plays may be at it when the test is over, and tries again
 	// while a cluster has no leader.
-	for deadline := time.Now().Add(20 * time.Second); r.t.Context().Err() == nil; {
+	for deadline := time.Now().Add(60 * time.Second); r.t.Context().Err() == nil; {
 		err := r.bus.Publish(r.t.Context(), m)
 		if err == nil {
 			return
@@ -468,7 +468,7 @@ func (r *rig) reaches(id events.RunID, want string) {
 
 func (r *rig) eventually(what string, ok func() bool, now func() string) {
 	r.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for !ok() {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("never: %s; now: %s", what, now())

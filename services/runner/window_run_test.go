@@ -61,10 +61,14 @@ func TestWindow_PausedRunsGoOnInTheNextOne(t *testing.T) {
 			t.Errorf("run %s made %d model calls, want 1", id, n)
 		}
 	}
+	// What a run reserved is given back by a commit of its own, behind its last row.
 	var windows, used, reserved int64
-	if err := r.sql.QueryRow(t.Context(), `SELECT count(*), sum(used), sum(reserved) FROM runner.v_pools WHERE pool = 'night' AND used <= ceiling`).Scan(&windows, &used, &reserved); err != nil || windows != 2 || used != 1500 || reserved != 0 {
-		t.Errorf("%d windows with %d used and %d reserved (%v), want 2, 1500 and 0", windows, used, reserved, err)
-	}
+	r.eventually("two windows with 1500 used and nothing reserved", func() bool {
+		if err := r.sql.QueryRow(t.Context(), `SELECT count(*), sum(used), sum(reserved) FROM runner.v_pools WHERE pool = 'night' AND used <= ceiling`).Scan(&windows, &used, &reserved); err != nil {
+			t.Fatal(err)
+		}
+		return windows == 2 && used == 1500 && reserved == 0
+	}, func() string { return fmt.Sprintf("%d windows with %d used and %d reserved", windows, used, reserved) })
 }
 
 // A run under way is held to what its shared budget says by its next call: to a

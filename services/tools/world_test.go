@@ -167,7 +167,7 @@ func (w *world) answer(id events.CallID, status string) events.ToolCompleted {
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("waited 30 s: %s; answers %+v; arrivals %d\n%s", what, w.answers, w.outside.arrivals.Load(), w.rows())
 		}

@@ -250,9 +250,9 @@ func alive(pid int) bool {
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited 20 s: %s", what)
+			t.Fatalf("waited a minute: %s", what)
 		}
 	}
 }

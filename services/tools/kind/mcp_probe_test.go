@@ -96,7 +96,7 @@ func TestMCP_AsALookup(t *testing.T) {
 			m := events.Message{ID: "call:" + string(call.CallID), Type: events.TypeCallTool, Namespace: "default", Data: body}
 			handle(m)
 			var answered []tools.Call
-			for deadline := time.Now().Add(20 * time.Second); len(answered) == 0; time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(60 * time.Second); len(answered) == 0; time.Sleep(20 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("nothing was decided")
 				}

@@ -62,7 +62,7 @@ func TestInbox(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for {
 		lag, err := b.Lag(t.Context(), events.StreamIn, events.ConsumerTrigger)
 		if err != nil {
