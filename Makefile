@@ -20,8 +20,10 @@ BUILD   := $(GO) build -buildvcs=false -ldflags "$(LDFLAGS)"
 RACE := ./services/runner ./services/trigger/... ./services/tools/... ./services/approvals/... ./internal/bus/... ./internal/pg/... \
         ./services/runner/inbox ./services/runner/postgres
 FIRST := ./test/e2e ./cmd/holdfast ./services/console/httpapi
-# Packages run two at a time and four tests of each, because tests mostly wait. Vet has run before; nobody debugs these binaries.
-TESTFLAGS ?= -p 2 -parallel 4 -vet=off -timeout 10m -ldflags=-w
+# Packages run two at a time, three under the race detector, and four tests of each, because tests mostly wait. Vet has run before; nobody debugs these binaries.
+TESTFLAGS ?= -p 2 $(COMMONFLAGS)
+RACEFLAGS ?= -p 3 -race $(COMMONFLAGS)
+COMMONFLAGS := -parallel 4 -vet=off -timeout 10m -ldflags=-w
 
 SEEDS ?= 20
 
@@ -70,7 +72,7 @@ live: ## the model adapters against the real services whose keys are set (see do
 test: setup lint ## everything a developer needs to trust a change
 	@packages=$$($(GO) list ./... | grep -vxFf <($(GO) list $(RACE))) && \
 	PATH="$$(dirname "$$($(GO) env GOROOT)/bin/go"):$$PATH" \
-	$(GO) run ./scripts/testsum $(TESTFLAGS) -- $(FIRST) $$packages -- $(TESTFLAGS) -race -- $(RACE)
+	$(GO) run ./scripts/testsum $(TESTFLAGS) -- $(FIRST) $$packages -- $(RACEFLAGS) -- $(RACE)
 
 .PHONY: lint
 lint: setup-run ## gofmt and go vet

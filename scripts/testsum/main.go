@@ -2,6 +2,8 @@
 // shows what failed in full and the rest in one line per package, and ends with
 // one line that counts them all.
 //
+// Temporary files of the tests live in memory where there is plenty.
+//
 // With CI set, a skipped test fails the run: what was not run was not checked.
 //
 // Usage: testsum [go test flags] -- package... [-- go test flags -- package...]
@@ -24,6 +26,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+	remove, err := inMemory()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testsum:", err)
+		os.Exit(2)
+	}
 	t := &tally{out: os.Stdout}
 	for _, g := range groups {
 		if err := run(t, g); err != nil {
@@ -31,6 +38,7 @@ func main() {
 			t.broken = true
 		}
 	}
+	remove()
 	if !t.report(os.Getenv("CI") != "") {
 		os.Exit(1)
 	}
