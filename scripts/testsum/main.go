@@ -2,6 +2,8 @@
 // shows what failed in full and the rest in one line per package, and ends with
 // one line that counts them all.
 //
+// With TESTLOG set, every event of go test -json is appended to that file.
+//
 // Temporary files of the tests live in memory where there is plenty.
 //
 // With CI set, a skipped test fails the run: what was not run was not checked.
@@ -31,7 +33,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testsum:", err)
 		os.Exit(2)
 	}
-	t := &tally{out: os.Stdout}
+	t := &tally{out: os.Stdout, log: io.Discard}
+	if path := os.Getenv("TESTLOG"); path != "" {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "testsum:", err)
+			os.Exit(2)
+		}
+		defer f.Close()
+		t.log = f
+	}
 	for _, g := range groups {
 		if err := run(t, g); err != nil {
 			fmt.Fprintln(os.Stderr, "testsum:", err)
@@ -83,7 +94,7 @@ func run(t *tally, g group) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if err := t.read(out); err != nil {
+	if err := t.read(io.TeeReader(out, t.log)); err != nil {
 		return err
 	}
 	if err := cmd.Wait(); err != nil && !t.failed() {
@@ -104,7 +115,7 @@ type event struct {
 
 // tally counts what go test reports.
 type tally struct {
-	out io.Writer
+	out, log io.Writer
 
 	passed, failures int
 	skipped          []string
