@@ -178,7 +178,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		"labels", pairs(r.Labels), "callback", callbackLine(r.Callback), "spent", spent, "budgets", budgetLines(r), "journal", journalLength(r.Seq),
 		"deadline", stamp(r.Deadline), "priority", r.Priority, "accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
 		"input", pretty(r.Input), "output", pretty(r.Output),
-		"versions", moveLines(r.Migrations), "messages", messageLines(r.Messages), "plan", planLines(r.Plan), "facts", factLines(r.Facts), "artifacts", artifactLines(r))
+		"versions", moveLines(r.Migrations), "changed by people", editLines(r.Edits), "messages", messageLines(r.Messages), "plan", planLines(r.Plan), "facts", factLines(r.Facts), "artifacts", artifactLines(r))
 }
 
 func (c *RunsGetCmd) journal(ctx context.Context, w io.Writer, api *client.Client, id events.RunID) error {

@@ -136,12 +136,28 @@ type Run struct {
 	// Migrations are the newest orders to move it to another version of its agent; not
 	// in lists.
 	Migrations []Move `json:"migrations,omitempty"`
+	// Edits are the calls that people changed before they were made; not in lists.
+	Edits []CallEdit `json:"edits,omitempty"`
 	// Plan and Facts are what the run's model keeps, Artifacts the newest 100 that
 	// its calls left behind. None is in lists.
 	Plan          []events.PlanItem          `json:"plan,omitempty"`
 	Facts         map[string]json.RawMessage `json:"facts,omitempty"`
 	Artifacts     []RunArtifact              `json:"artifacts,omitempty"`
 	MoreArtifacts bool                       `json:"more_artifacts,omitempty"`
+}
+
+// CallEdit is a call that a person changed before it was made.
+type CallEdit struct {
+	ApprovalID events.ApprovalID `json:"approval_id"`
+	CallID     events.CallID     `json:"call_id"`
+	Tool       string            `json:"tool"`
+	Args       json.RawMessage   `json:"args"`   // as the model wrote them
+	Edited     json.RawMessage   `json:"edited"` // as they were sent
+	Changes    []events.Change   `json:"changes"`
+	By         string            `json:"by"`
+	Door       string            `json:"door"`
+	Comment    string            `json:"comment,omitempty"`
+	At         time.Time         `json:"at"`
 }
 
 // Callback is what became of posting a run's end.

@@ -59,6 +59,8 @@ type Run struct {
 	// Moves are the newest rows about moving it to another version, the newest first.
 	// Not in lists.
 	Moves []Move
+	// Edits are the newest calls that people changed. Not in lists.
+	Edits []Edit
 	// Announced reports whether a start that no runner has taken was stored by
 	// the bus. True for every run that a runner knows.
 	Announced bool

@@ -51,6 +51,17 @@ func TestRun_ShowsPlanFactsAndArtifacts(t *testing.T) {
 	r.exec(`INSERT INTO tools.calls (call_id, run_id, namespace, tool, tool_digest, pool, args, args_digest, minted_key, key, status, effect_id)
 		VALUES ($1 || '-2-0', $1, 'default', 'save', 'd', 'default', '{}', 'd', 'k', 'k', 'succeeded', 'e-shared')`, id)
 
+	asked := string(id) + "-2-0-a2"
+	r.exec(`INSERT INTO approvals.requests (approval_id, namespace, run_id, kind, call_id, agent, tool, tool_digest, args, digest, summary, ask_cause, asked_at, created_at, expires_at, valid_for, state, decided_by, door, comment, decided_at, valid_until, edited_args, asked_digest)
+		VALUES ($1, 'default', $2, 'action', $2 || '-2-0', 'shop', 'refund', 'd', '{"order":9007199254740993,"amount":500}', 'd', 's', 'ask:' || $1, now(), now(), now() + interval '1 h', interval '1 h', 'approved', 'ann', 'slack', 'half', now(), now() + interval '1 h', '{"amount":5e1,"order":9007199254740993}', 'd0')`, asked, id)
+	run := get[httpapi.Run](r, "GET", "/v1/runs/"+string(id), authn.Viewer, "")
+	if len(run.Edits) != 1 || run.Edits[0].By != "ann" || run.Edits[0].Door != "slack" || len(run.Edits[0].Changes) != 1 || run.Edits[0].Changes[0].Path != "$.amount" || string(run.Edits[0].Changes[0].From) != "500" ||
+		string(run.Edits[0].Changes[0].To) != "5e1" || !strings.Contains(string(run.Edits[0].Args), `"amount":500`) {
+		t.Errorf("edits %+v", run.Edits)
+	}
+	if _, _, page := r.do("GET", "/ui/runs/"+string(id), doortest.Token(authn.Viewer), ""); !strings.Contains(page, "changed by ann through slack") || !strings.Contains(page, "$.amount") || !strings.Contains(page, "5e1") {
+		t.Errorf("the page of the run does not show who changed its call:\n%s", page)
+	}
 	got := shown(id)
 	if diff := cmp.Diff([]httpapi.PlanItem{{ID: "1", Title: "read", State: "done", Note: "12 pages"}, {ID: "2", Title: "write", State: "pending"}, {ID: "3", Title: "send", State: "pending"}}, got.Plan); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)

@@ -143,6 +143,7 @@ type runPage struct {
 	Artifacts              []artifactRow
 	MoreArtifacts          bool
 	Journal                []journalRow
+	Edits                  []editRow
 	Moves                  []string // to other versions
 	Earlier                int64    // seq before which there is more; 0 for nothing
 	MayCancel, MayDelete   bool
@@ -186,7 +187,7 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	if whole, err := a.console.GetRun(r.Context(), f.Namespace, id); err == nil {
 		data.known(whole)
-		data.Moves = moveSentences(whole.Moves)
+		data.Moves, data.Edits = moveSentences(whole.Moves), editRows(whole.Edits)
 	} else { // a damaged row; the journal below says more
 		data.Notice = "What the run has written down cannot be read."
 	}

@@ -53,6 +53,7 @@ type Run struct {
 	Budgets     []RunBudget       `json:"budgets,omitempty" doc:"how it stands to its ceilings, own ones first; not in lists"`
 	Priority    string            `json:"priority,omitempty" doc:"interactive, or batch: others come before it; not in lists"`
 	Messages    *Messages         `json:"messages,omitempty" doc:"what was said to its model; not in lists"`
+	Edits       []CallEdit        `json:"edits,omitempty" doc:"calls that people changed before they were made, the newest first, at most 100; not in lists"`
 	Migrations  []Move            `json:"migrations,omitempty" doc:"orders to move it to another version of its agent and what became of them, the newest first; not in lists"`
 	Known
 }
@@ -81,7 +82,7 @@ func wireRun(r console.Run) Run {
 		ModelCalls: r.ModelCalls, ToolCalls: r.ToolCalls, Tokens: r.Tokens, CacheRead: r.CacheReadTokens, CacheWrite: r.CacheWriteTokens, Cost: r.CostMicroUSD, CostGuess: r.CostEstimatedMicroUSD, Worker: r.ClaimWorker, Attempts: r.Attempts,
 		AcceptedAt: r.AcceptedAt, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: orNil(r.EndedAt),
 		Callback: wireCallback(r.Callback), Known: wireKnown(r.Known),
-		ForkedFrom: wireOrigin(r.Origin), Forks: wireForks(r.Forks), Messages: wireMessages(r.Messages), Migrations: wireMoves(r.Moves), Deadline: orNil(r.Deadline), Priority: r.Priority, Budgets: wireBudgets(r.Budgets),
+		ForkedFrom: wireOrigin(r.Origin), Forks: wireForks(r.Forks), Messages: wireMessages(r.Messages), Edits: wireEdits(r.Edits), Migrations: wireMoves(r.Moves), Deadline: orNil(r.Deadline), Priority: r.Priority, Budgets: wireBudgets(r.Budgets),
 	}
 }
 

@@ -57,6 +57,7 @@ func (s *Store) GetRun(ctx context.Context, namespace string, id events.RunID) (
 	queueControl(b, namespace, id, &r)
 	queueMoves(b, namespace, id, &r)
 	queueKnown(b, namespace, id, &r.Known)
+	queueEdits(b, namespace, id, &r.Edits)
 	queueLimits(b, namespace, id, &limits)
 	if err := s.keyed.Send(ctx, b); err != nil {
 		return r, s.orGone(ctx, namespace, id, notFound(err, "get run %s", id))
