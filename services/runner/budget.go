@@ -102,7 +102,7 @@ func (s *Service) unreserve(ctx context.Context, st *State, plan *Plan, epoch in
 	if len(plan.Pools) == 0 {
 		return
 	}
-	if err := s.store.Unreserve(ctx, s.reservation(st, plan.Pools, st.Seq, epoch, Amounts{})); err != nil {
+	if err := s.store.Unreserve(ctx, s.reservation(st, plan.Pools, st.Seq, epoch, Amounts{}), s.worker); err != nil {
 		s.logFor(st.RunID).Warn("reservation not given back", "err", err)
 	}
 	s.moved()

@@ -107,8 +107,9 @@ type Store interface {
 	// ReserveCalls books tool calls with pools that count them, as many as all of
 	// them have room for; a repeat gets what the first got.
 	ReserveCalls(ctx context.Context, r Reservation) (CallRoom, error)
-	// Unreserve gives back a reservation whose call was never made.
-	Unreserve(ctx context.Context, r Reservation) error
+	// Unreserve gives back a reservation whose call worker never made. One that
+	// another has the claim for stays: both booked the same, and only one got the claim.
+	Unreserve(ctx context.Context, r Reservation, worker string) error
 	// Await queues a run at row seq for the pool that refused it; its message is
 	// no longer needed then. It returns ErrVersionConflict when the run moved.
 	Await(ctx context.Context, id events.RunID, seq int64, r Reserved) error

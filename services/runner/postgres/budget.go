@@ -150,10 +150,13 @@ SELECT encode(sha256(convert_to(concat_ws('/', namespace, pool, window_start, $4
 FROM runner.pools WHERE namespace = $1 AND pool = $2 AND window_start = $3 AND used * 100 >= ceiling * $6::int
 ON CONFLICT DO NOTHING`, "$8")
 
+// The booking is from the row at which the call was claimed; a message or an order may
+// have come between that and the request.
 const settleOne = `
-WITH gone AS (
-    DELETE FROM runner.reservations WHERE run_id = $1 AND seq = $2 AND epoch = $3 AND pool = $4
-    RETURNING namespace, pool, window_start, amount)
+WITH lost AS (
+    DELETE FROM runner.reservations WHERE run_id = $1 AND seq <= $2 AND epoch = $3 AND pool = $4
+    RETURNING namespace, pool, window_start, amount),
+gone AS (SELECT namespace, pool, max(window_start) AS window_start, sum(amount) AS amount FROM lost GROUP BY 1, 2)
 UPDATE runner.pools p SET reserved = p.reserved - gone.amount,
     used = p.used + CASE p.unit WHEN 'micro_usd' THEN $6::bigint WHEN 'modelCalls' THEN $7::bigint WHEN 'toolCalls' THEN $8::bigint WHEN 'steps' THEN $9::bigint ELSE $5::bigint END
 FROM gone WHERE (p.namespace, p.pool, p.window_start) = (gone.namespace, gone.pool, gone.window_start)
@@ -180,12 +183,18 @@ func settle(ctx context.Context, tx pgx.Tx, st runner.Settlement) error {
 	return nil
 }
 
+const claimedByAnother = `SELECT EXISTS (SELECT FROM runner.runs WHERE run_id = $1 AND claim_epoch = $2 AND claim_worker <> $3)`
+
 // Unreserve implements runner.Store.
-func (s *Store) Unreserve(ctx context.Context, r runner.Reservation) error {
+func (s *Store) Unreserve(ctx context.Context, r runner.Reservation, worker string) error {
 	if len(r.Pools) == 0 {
 		return nil
 	}
 	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		var theirs bool
+		if err := tx.QueryRow(ctx, claimedByAnother, string(r.RunID), r.Epoch, worker).Scan(&theirs); err != nil || theirs {
+			return err
+		}
 		return settle(ctx, tx, runner.Settlement{Reservation: r})
 	})
 }

@@ -58,7 +58,7 @@ func TestPoolWait_NobodyOvertakesAndWakesAreRepeated(t *testing.T) {
 	if r := reserve(of(newcomer, 10)); r.OK {
 		t.Error("a run that came later took the room of one that waits")
 	}
-	if err := s.Unreserve(t.Context(), of(holder, 0)); err != nil {
+	if err := s.Unreserve(t.Context(), of(holder, 0), "w"); err != nil {
 		t.Fatal(err)
 	}
 	if r := reserve(of(newcomer, 10)); r.OK {

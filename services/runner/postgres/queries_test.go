@@ -15,7 +15,7 @@ func TestQueriesPrepare(t *testing.T) {
 	if err := pg.PrepareAll(t.Context(), pool, map[string]string{
 		"loadHead": loadHead, "loadAll": loadAll, "loadPast": loadPast, "loadRun": loadRun, "loadRows": loadRows, "rowsOf": rowsOf, "createRun": createRun, "updateRun": updateRun, "createStarting": createStarting, "updateStarting": updateStarting, "belowRoot": belowRoot,
 		"claimFree": claimFree, "takeOver": takeOver, "releaseClaim": releaseClaim,
-		"ensurePool": ensurePool, "reserve": reserve, "poolNow": poolNow, "insertAlert": insertAlert, "insertRefusal": insertRefusal, "settleOne": settleOne,
+		"ensurePool": ensurePool, "reserve": reserve, "poolNow": poolNow, "insertAlert": insertAlert, "insertRefusal": insertRefusal, "settleOne": settleOne, "claimedByAnother": claimedByAnother,
 		"raisePool": raisePool, "keepPause": keepPause, "dropPause": dropPause, "pausedPools": pausedPools, "wakePaused": wakePaused, "dueAlerts": dueAlerts, "markAlerts": markAlerts,
 		"takeLane": takeLane, "lockKeys": lockKeys, "seeKeys": seeKeys, "insertSlots": insertSlots, "replaceOthers": replaceOthers, "nextSlots": nextSlots,
 		"keysOf": keysOf, "grantSlots": grantSlots, "dropKeys": dropKeys, "untoldSlots": untoldSlots, "freeSlots": freeSlots, "knowsSlots": knowsSlots, "takeTurn": takeTurn, "settleTurn": settleTurn, "awaitPool": awaitPool, "leavePool": leavePool, "wakeWaits": wakeWaits,
