@@ -91,7 +91,7 @@ func (c *ApprovalsListCmd) Run(ctx context.Context, k *kong.Context, group *Appr
 			if a.DecidedBy != "" {
 				by += " by " + a.DecidedBy
 			}
-			return []string{string(a.ApprovalID), a.Kind, a.Tool, cut(titleOf(a), 60), by, stamp(a.ExpiresAt)}
+			return []string{string(a.ApprovalID), a.Kind, a.Tool, cut(titleOf(a), 60), by, expiry(a)}
 		},
 	})
 }
@@ -173,7 +173,7 @@ func showApproval(w io.Writer, a client.Approval) error {
 		"tool", a.Tool, "arguments", pretty(a.Args), "changed to", edited, "changed", changed, "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
 		"hidden", hidden, "decided by", deciders(a.Rule), "started by", a.Requester, "said yes", votes(a),
-		"asked", stamp(a.CreatedAt), "expires", stamp(a.ExpiresAt), "put off", deferred, "told again", stamp(a.RemindAt),
+		"asked", stamp(a.CreatedAt), "expires", expiry(a), "put off", deferred, "told again", stamp(a.RemindAt),
 		"decided", decided, "comment", a.Comment, "result", pretty(a.Result), "valid until", stamp(a.ValidUntil),
 		"withdrawn", a.WithdrawReason, "unused", unused, "told", told,
 	); err != nil || a.State != "pending" {
@@ -241,6 +241,14 @@ func decideOne(ctx context.Context, api *client.Client, id events.ApprovalID, d 
 		d.Digest = a.Digest
 	}
 	return api.Decide(ctx, id, d)
+}
+
+// expiry says until when a may be decided.
+func expiry(a client.Approval) string {
+	if a.Overdue {
+		return "overdue since " + stamp(a.ExpiresAt)
+	}
+	return stamp(a.ExpiresAt)
 }
 
 // deciders says who may decide; empty when every approver may.

@@ -45,6 +45,7 @@ type Approval struct {
 	DeferredUntil  time.Time            `json:"deferred_until,omitzero"`
 	DeferredBy     string               `json:"deferred_by,omitempty"`
 	RemindAt       time.Time            `json:"remind_at,omitzero"` // its channel is told again then
+	Overdue        bool                 `json:"overdue,omitempty"`  // its time is over, and it waits on
 	WithdrawReason string               `json:"withdraw_reason,omitempty"`
 	UnusedAt       time.Time            `json:"unused_at,omitzero"`
 	UnusedReason   string               `json:"unused_reason,omitempty"`

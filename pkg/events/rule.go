@@ -5,6 +5,12 @@ import (
 	"strings"
 )
 
+// What DecisionRule.AtExpiry says.
+const (
+	AtExpiryKeep = "keep" // the request stays open
+	AtExpiryEnd  = "end"  // the run ends
+)
+
 // DecisionRule says who may decide a request, and when people are told of it again. It is frozen when the request is
 // asked, and what a yes is bound to covers it.
 type DecisionRule struct {
@@ -18,6 +24,10 @@ type DecisionRule struct {
 	Quorum int64 `json:"quorum,omitempty"`
 	// RemindMs says how long after it was asked its channel is told again, ascending.
 	RemindMs []int64 `json:"remind_ms,omitempty"`
+	// AtExpiry is AtExpiryKeep when the request waits on, overdue, once its time is
+	// over; with anything else it ends, and the call is not made. With AtExpiryEnd
+	// the run is over then, too: its runner sees to that.
+	AtExpiry string `json:"at_expiry,omitempty"`
 }
 
 // Deciders holds for a person who is one of the users, or in one of the groups, or

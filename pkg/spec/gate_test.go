@@ -124,6 +124,7 @@ func TestApproval_FormsAreWrittenAsTheyAreRead(t *testing.T) {
 		"{quorum: 2}":                            `{"requester":"denied","quorum":2}`,
 		"{comment: optional}":                    `{"requester":"denied"}`,
 		"{when: args.n > 1, requester: allowed}": `{"when":"args.n > 1","requester":"allowed"}`,
+		"{atExpiry: end}":                        `{"requester":"allowed","atExpiry":"end"}`,
 		"{when: args.n > 1, remind: [1h, 1d]}":   `{"when":"args.n > 1","requester":"allowed","remind":["1h","24h"]}`,
 	} {
 		raw, err := tool(t, "  approval: "+in+"\n").Approval.MarshalJSON()
@@ -147,5 +148,31 @@ func TestGate_RemindersOfBoth(t *testing.T) {
 	}
 	if raw := (Asking{}).RuleFor(tool(t, "  approval: {deciders: {users: [ann]}}\n")); raw.RemindMs != nil {
 		t.Errorf("%+v", raw)
+	}
+}
+
+// A request is kept when somebody says so and nobody says that it, or the run, ends.
+func TestGate_AtExpiryTheStricterWins(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ tool, agent, want string }{
+		{"{deciders: {users: [ann]}}", "", ""},
+		{"{atExpiry: keep}", "", "keep"},
+		{"{atExpiry: deny}", "", ""},
+		{"always", "{atExpiry: keep}", "keep"},
+		{"{deciders: {users: [ann]}}", "{atExpiry: keep}", "keep"},
+		{"{atExpiry: keep}", "{atExpiry: deny}", ""},
+		{"{atExpiry: deny}", "{atExpiry: keep}", ""},
+		{"{atExpiry: deny}", "{atExpiry: end}", "end"},
+		{"{atExpiry: end}", "{atExpiry: keep}", "end"},
+		{"{atExpiry: keep, remind: [100h]}", "{atExpiry: keep}", "keep"}, // after the expiry
+	} {
+		lines := ""
+		if tc.agent != "" {
+			lines = "  approvals: {policy: " + tc.agent + "}\n"
+		}
+		rule := asking(t, lines).RuleFor(tool(t, "  approval: "+tc.tool+"\n"))
+		if rule == nil || rule.AtExpiry != tc.want {
+			t.Errorf("%s and %s: %+v, want %q", tc.tool, tc.agent, rule, tc.want)
+		}
 	}
 }

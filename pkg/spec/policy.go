@@ -24,7 +24,8 @@ const (
 )
 
 // Approval says when a person must agree before a call runs, and who. In YAML it
-// is never, always or {when: CEL, deciders, requester, comment, quorum, remind}.
+// is never, always or {when: CEL, deciders, requester, comment, quorum, remind,
+// atExpiry}.
 type Approval struct {
 	Mode string // ApprovalNever, ApprovalAlways or ApprovalWhen
 	// When is over GateVariables; set with ApprovalWhen.
@@ -41,6 +42,7 @@ type approvalForm struct {
 	Comment   string     `json:"comment,omitempty"`
 	Quorum    int64      `json:"quorum,omitempty"`
 	Remind    Reminders  `json:"remind,omitempty"`
+	AtExpiry  string     `json:"atExpiry,omitempty"`
 }
 
 // MarshalJSON writes the YAML form.
@@ -53,7 +55,7 @@ func (a Approval) MarshalJSON() ([]byte, error) {
 		if r.Comment == CommentRequired { // what is left out reads as it always did
 			f.Comment = r.Comment
 		}
-		f.Deciders, f.Requester, f.Quorum, f.Remind = r.Deciders, r.Requester, r.Quorum, r.Remind
+		f.Deciders, f.Requester, f.Quorum, f.Remind, f.AtExpiry = r.Deciders, r.Requester, r.Quorum, r.Remind, r.AtExpiry
 	}
 	return events.Marshal(f)
 }
@@ -74,7 +76,7 @@ func (a *Approval) readNode(d *decoder, s spot) {
 			a.Mode = ApprovalWhen
 		}
 		if len(s.n.pairs) > 1 || len(s.n.pairs) == 1 && f.When == nil {
-			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester, Comment: f.Comment, Quorum: f.Quorum, Remind: f.Remind}
+			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester, Comment: f.Comment, Quorum: f.Quorum, Remind: f.Remind, AtExpiry: f.AtExpiry}
 			a.Rule.fill()
 		}
 		w := s.n.get("when")

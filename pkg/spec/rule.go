@@ -21,20 +21,28 @@ const (
 	CommentRequired = "required"
 )
 
+// What becomes of a request that nobody has decided in time.
+const (
+	AtExpiryDeny = "deny"              // it ends, and the call is not made
+	AtExpiryKeep = events.AtExpiryKeep // it waits on, and is overdue
+	AtExpiryEnd  = events.AtExpiryEnd  // it ends, and its run with it
+)
+
 // Bounds of a quorum.
 const (
 	minQuorum = 2
 	maxQuorum = 20
 )
 
-// Rule says who may decide, beside the right to decide at all, how, and when people
-// are told again.
+// Rule says who may decide, beside the right to decide at all, how, and what follows
+// while nobody does.
 type Rule struct {
 	Deciders  *Deciders // nil: every approver
-	Requester string    // RequesterDenied (default) or RequesterAllowed (default beside nothing but Remind)
+	Requester string    // RequesterDenied (default) or RequesterAllowed (default beside nothing but times)
 	Comment   string    // CommentOptional (default) or CommentRequired
 	Quorum    int64     // how many must say yes; 0: one
 	Remind    Reminders
+	AtExpiry  string // AtExpiryDeny, AtExpiryKeep or AtExpiryEnd; empty: as other rules say, else AtExpiryDeny
 }
 
 // Deciders are the people that may decide: one of the users, who is in one of the
@@ -121,7 +129,7 @@ func (x Reminders) before(d *decoder, s spot, expiry Duration) {
 func (r *Rule) fill() {
 	switch {
 	case r.Requester != "":
-	case r.Deciders == nil && r.Comment == "" && r.Quorum == 0 && len(r.Remind) > 0: // being told again changes nothing about who may decide
+	case r.Deciders == nil && r.Comment == "" && r.Quorum == 0: // times change nothing about who may decide
 		r.Requester = RequesterAllowed
 	default:
 		r.Requester = RequesterDenied
@@ -136,6 +144,9 @@ func (r *Rule) check(d *decoder, s spot) {
 	d.oneOf(s.at("comment"), r.Comment, CommentOptional, CommentRequired)
 	if s.n.get("quorum") != nil && (r.Quorum < minQuorum || r.Quorum > maxQuorum) {
 		d.fail(s.at("quorum"), "is %d, want %d to %d people; leave it out when one decides", r.Quorum, minQuorum, maxQuorum)
+	}
+	if s.n.get("atExpiry") != nil {
+		d.oneOf(s.at("atExpiry"), r.AtExpiry, AtExpiryDeny, AtExpiryKeep, AtExpiryEnd)
 	}
 	if s.n.get("remind") != nil {
 		r.Remind.check(d, s.at("remind"))
@@ -165,6 +176,7 @@ func (r *Rule) String() string {
 // mergeRules is what holds when all of the rules do; nil when there are none.
 func mergeRules(rules ...*Rule) *events.DecisionRule {
 	var out *events.DecisionRule
+	atExpiry := ""
 	for _, r := range rules {
 		if r == nil {
 			continue
@@ -178,6 +190,7 @@ func mergeRules(rules ...*Rule) *events.DecisionRule {
 		out.RequesterDenied = out.RequesterDenied || r.Requester != RequesterAllowed
 		out.CommentRequired = out.CommentRequired || r.Comment == CommentRequired
 		out.Quorum = max(out.Quorum, r.Quorum)
+		atExpiry = stricter(atExpiry, r.AtExpiry)
 		for _, after := range r.Remind {
 			out.RemindMs = append(out.RemindMs, after.Std().Milliseconds())
 		}
@@ -185,6 +198,18 @@ func mergeRules(rules ...*Rule) *events.DecisionRule {
 	if out != nil {
 		slices.Sort(out.RemindMs)
 		out.RemindMs = slices.Compact(out.RemindMs)
+		if atExpiry != AtExpiryDeny { // which is what follows anyway
+			out.AtExpiry = atExpiry
+		}
 	}
 	return out
+}
+
+// stricter is what follows an expiry when both say what.
+func stricter(a, b string) string {
+	order := []string{"", AtExpiryKeep, AtExpiryDeny, AtExpiryEnd}
+	if slices.Index(order, a) < slices.Index(order, b) {
+		return b
+	}
+	return a
 }

@@ -129,7 +129,7 @@ func (t *Tool) check(d *decoder, s spot) {
 		d.also(s.at("inDoubt", "probe"), "is for writes: a tool whose effect is %s is simply repeated", t.Effect)
 	}
 	t.Approval.check(d, s.at("approval"))
-	if r := t.Approval.Rule; r != nil {
+	if r := t.Approval.Rule; r != nil && r.AtExpiry != AtExpiryKeep {
 		r.Remind.before(d, s.at("approval", "remind"), t.ApprovalExpiresAfter)
 	}
 	d.within(s.at("approvalExpiresAfter"), t.ApprovalExpiresAfter, time.Second, 90*24*time.Hour)

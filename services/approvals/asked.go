@@ -91,7 +91,11 @@ func TellAsked(r Request) Message {
 	add("agent", Visible(r.Agent, 200))
 	add("key", Visible(r.Key, 300))
 	add("run", string(r.RunID))
-	add("expires", r.ExpiresAt.UTC().Format("2006-01-02 15:04 UTC"))
+	until := "expires"
+	if r.Keeps() {
+		until = "wanted by"
+	}
+	add(until, r.ExpiresAt.UTC().Format("2006-01-02 15:04 UTC"))
 	m.Ask = &Asked{Choices: ChoicesOf(r), Text: "Comment", Needed: r.NeedsComment()}
 	if r.Question != nil {
 		m.Ask.Text = ""

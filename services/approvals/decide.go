@@ -164,7 +164,7 @@ func Judge(r Request, a Attempt, now time.Time) Outcome {
 	}
 	switch r.State {
 	case StatePending:
-		if !now.Before(r.ExpiresAt) {
+		if r.Late(now) {
 			return TooLate
 		}
 		if r.NeedsComment() && !says(a.Comment) {

@@ -20,6 +20,10 @@ func TestJudge(t *testing.T) {
 		r.State, r.Decision = state, state
 		return r
 	}
+	kept := func(r Request) Request {
+		r.Rule = &events.DecisionRule{AtExpiry: events.AtExpiryKeep}
+		return r
+	}
 	happened := ended(doubt, events.Happened)
 	happened.Result = json.RawMessage(`{"id": 9007199254740993}`)
 
@@ -39,6 +43,8 @@ func TestJudge(t *testing.T) {
 		"a pending action is rejected":                    {action, Attempt{Decision: events.Reject}, asked, Decided},
 		"one nanosecond before the expiry counts":         {action, Attempt{Decision: events.Approve}, expires.Add(-1), Decided},
 		"the moment of the expiry is too late":            {action, Attempt{Decision: events.Approve}, expires, TooLate},
+		"what is kept can be decided at its expiry":       {kept(action), Attempt{Decision: events.Approve, Digest: "sha256:aa"}, expires, Decided},
+		"what is kept can be decided long after":          {kept(action), Attempt{Decision: events.Reject}, expires.AddDate(1, 0, 0), Decided},
 		"after the expiry it is too late, swept or not":   {ended(action, events.Expired), Attempt{Decision: events.Approve}, asked, TooLate},
 		"the same decision again changes nothing":         {ended(action, events.Approve), Attempt{Decision: events.Approve}, expires.Add(time.Hour), Repeated},
 		"a yes after a no has lost":                       {ended(action, events.Reject), Attempt{Decision: events.Approve}, asked, Lost},

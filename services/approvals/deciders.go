@@ -72,7 +72,7 @@ func (r Request) SeenBy(p Person) Request {
 		Summary: fmt.Sprintf("%s asks about %s", r.Agent, r.Tool), Channel: r.Channel, Rule: r.Rule, Requester: r.Requester,
 		State: r.State, Decision: r.Decision, DecidedBy: r.DecidedBy, Door: r.Door, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 		DecidedAt: r.DecidedAt, ValidUntil: r.ValidUntil, UnusedAt: r.UnusedAt, AnnouncedAt: r.AnnouncedAt, LandedAt: r.LandedAt,
-		DeferredUntil: r.DeferredUntil, DeferredBy: r.DeferredBy, RemindAt: r.RemindAt,
+		DeferredUntil: r.DeferredUntil, DeferredBy: r.DeferredBy, RemindAt: r.RemindAt, Overdue: r.Overdue,
 	}
 }
 

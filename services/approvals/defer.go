@@ -29,8 +29,8 @@ func (d Deferral) person() Person { return Person{Name: d.By, Groups: d.Groups, 
 const AuditDeferred = "deferred"
 
 // JudgeDefer says what becomes of a deferral of r at now, and until when it is: zero
-// when it is shown again. It never reaches the expiry: what is put off beyond it would
-// be decided by nobody. Who may not decide may not put it off. It is pure.
+// when it is shown again. It never reaches the expiry, unless the request waits on then: what
+// is put off beyond it would be decided by nobody. Who may not decide may not put it off. It is pure.
 func JudgeDefer(r Request, d Deferral, now time.Time) (until time.Time, outcome Outcome) {
 	if MayNot(r, d.person()) != "" {
 		return time.Time{}, NotAllowed
@@ -44,7 +44,7 @@ func JudgeDefer(r Request, d Deferral, now time.Time) (until time.Time, outcome 
 	default:
 		return time.Time{}, Lost
 	}
-	if !now.Before(r.ExpiresAt) {
+	if r.Late(now) {
 		return time.Time{}, TooLate
 	}
 	if until = d.Until; until.IsZero() && d.For == 0 {
@@ -53,7 +53,7 @@ func JudgeDefer(r Request, d Deferral, now time.Time) (until time.Time, outcome 
 	if until.IsZero() {
 		until = now.Add(d.For)
 	}
-	if !until.After(now) || !until.Before(r.ExpiresAt) {
+	if !until.After(now) || r.Late(until) || until.After(now.Add(maxPeriod)) {
 		return time.Time{}, Unfit
 	}
 	return until, Decided

@@ -11,6 +11,7 @@ func TestJudgeDefer(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 29, 0, 30, 0, 0, time.UTC)
 	open := Request{State: StatePending, ExpiresAt: now.Add(time.Hour)}
+	kept := Request{State: StatePending, ExpiresAt: now.Add(time.Hour), Rule: &events.DecisionRule{AtExpiry: events.AtExpiryKeep}}
 	state := func(s string) Request { return Request{State: s, ExpiresAt: now.Add(time.Hour)} }
 	for name, tc := range map[string]struct {
 		r       Request
@@ -30,6 +31,9 @@ func TestJudgeDefer(t *testing.T) {
 		"after somebody decided":           {state(events.Approve), Deferral{For: 1}, 0, Lost},
 		"by whom the rule does not name":   {Request{State: StatePending, ExpiresAt: now.Add(time.Hour), Rule: &events.DecisionRule{Deciders: []events.Deciders{{Users: []string{"ann"}}}}}, Deferral{By: "ben", For: 1}, 0, NotAllowed},
 		"by whom the rule names":           {Request{State: StatePending, ExpiresAt: now.Add(time.Hour), Rule: &events.DecisionRule{Deciders: []events.Deciders{{Users: []string{"ann"}}}}}, Deferral{By: "ann", For: 1}, 1, Decided},
+		"what is kept, beyond the expiry":  {kept, Deferral{For: 2 * time.Hour}, 2 * time.Hour, Decided},
+		"what is overdue":                  {Request{State: StatePending, ExpiresAt: now.Add(-1), Rule: kept.Rule}, Deferral{For: 1}, 1, Decided},
+		"what is kept, for ever":           {kept, Deferral{Until: now.AddDate(11, 0, 0)}, 0, Unfit},
 		"shown again after it was decided": {state(events.Reject), Deferral{}, 0, Lost},
 	} {
 		until, outcome := JudgeDefer(tc.r, tc.d, now)

@@ -29,7 +29,7 @@ func validReminders(ms []int64) bool {
 }
 
 // ReminderGaps are the times between an ask and its reminders, and between those, in
-// milliseconds. What would come when the request has expired is none. It is pure.
+// milliseconds. What would come when the request has ended by itself is none. It is pure.
 func ReminderGaps(rule *events.DecisionRule, expiresAfter time.Duration) []int64 {
 	var gaps []int64
 	if rule == nil {
@@ -37,7 +37,7 @@ func ReminderGaps(rule *events.DecisionRule, expiresAfter time.Duration) []int64
 	}
 	before := int64(0)
 	for _, ms := range rule.RemindMs {
-		if ms < expiresAfter.Milliseconds() {
+		if ms < expiresAfter.Milliseconds() || rule.AtExpiry == events.AtExpiryKeep {
 			gaps = append(gaps, ms-before)
 			before = ms
 		}

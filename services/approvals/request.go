@@ -64,6 +64,7 @@ type Request struct {
 	DeferredBy    string
 
 	RemindAt time.Time // its channel is told again then; zero: it is not
+	Overdue  bool      // it waits although its time is over; see Keeps
 
 	// WithdrawReason is why nobody needs the answer any more.
 	WithdrawReason string
@@ -79,6 +80,12 @@ type Request struct {
 
 // Title is what people read of it first: the preview, else the summary.
 func (r Request) Title() string { return cmp.Or(r.Preview, r.Summary) }
+
+// Keeps reports whether r waits on when its time is over.
+func (r Request) Keeps() bool { return r.Rule != nil && r.Rule.AtExpiry == events.AtExpiryKeep }
+
+// Late reports whether the time of r is over at now, so that nobody decides it any more.
+func (r Request) Late(now time.Time) bool { return !now.Before(r.ExpiresAt) && !r.Keeps() }
 
 // Ended reports whether nothing can change the answer any more.
 func (r Request) Ended() bool { return r.State != StatePending }

@@ -325,7 +325,11 @@ func (s Situation) person(p Pending) Wait {
 	if p.Kind == "question" {
 		w.Phrase = fmt.Sprintf("waiting for a person's answer to %s (approval %s) since %s", p.Detail, id, at(w.Since))
 	}
-	if !w.Until.IsZero() {
+	switch {
+	case w.Until.IsZero():
+	case w.Until.Before(s.Now):
+		w.Phrase += ", overdue since " + at(w.Until)
+	default:
 		w.Phrase += ", expires " + at(w.Until)
 	}
 	return w

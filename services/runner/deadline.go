@@ -121,7 +121,7 @@ func (s *State) parentStopped() string {
 
 // withdrawnBy says why a question is taken back.
 func withdrawnBy(c events.Cancelling) string {
-	if c.Principal == byDeadline && c.ID == "" {
+	if byItself(c) {
 		return "the run ended: " + c.Reason
 	}
 	return "the run was cancelled by " + c.Principal

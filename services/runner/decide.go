@@ -222,7 +222,11 @@ func (d *decision) decided(plan *Plan, a events.ApprovalDecision) error {
 		// Not what was asked about. It is recorded and nothing runs.
 		a.Decision, a.Comment = events.Reject, "the approval was bound to another call"
 	}
-	return d.add(events.FactApprovalDecided, a, true)
+	asked := c.AskedCall
+	if err := d.add(events.FactApprovalDecided, a, true); err != nil {
+		return err
+	}
+	return d.lapsed(plan, asked, a)
 }
 
 // refusal is the result that the model reads for a call that a person or the
@@ -305,6 +309,9 @@ func (d *decision) advance(plan *Plan) (err error) {
 }
 
 func cancelProblem(c *events.Cancelling) *events.Problem {
+	if byItself(*c) {
+		return &events.Problem{Code: "approval_expired", Message: c.Reason}
+	}
 	msg := "cancelled by " + c.Principal
 	if c.Reason != "" {
 		msg += ": " + c.Reason

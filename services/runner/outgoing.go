@@ -147,7 +147,7 @@ func (o *outbox) ask(c events.AskedCall) {
 		ApprovalID: c.ApprovalID, Kind: events.ApprovalAction, RunID: o.s.RunID, CallID: c.CallID, Namespace: o.s.Namespace,
 		Agent: o.s.Started.Ref.Name, Tool: c.Tool, ToolDigest: o.s.toolDigest(c.Tool), Args: c.Args, Digest: c.Bind,
 		Summary: fmt.Sprintf("%s wants to call %s", o.s.Started.Ref.Name, c.Tool), Labels: o.s.Started.Labels, Channel: o.plan.asksIn(),
-		Requester: o.s.Started.Principal,
+		Requester: o.s.Started.Principal, Rule: o.plan.ruleOf(c),
 	}
 	if c.Rule == events.RuleFork {
 		body.ForkOf = o.s.Started.Origin.RunID
@@ -160,14 +160,12 @@ func (o *outbox) ask(c events.AskedCall) {
 		body.ExpiresAfterMs = t.ApprovalExpiresAfter.Std().Milliseconds()
 		body.ValidForMs = t.ApprovalValidFor.Std().Milliseconds()
 		body.Preview, _ = t.PreviewOf(c.Args) // what cannot be previewed is asked with its arguments alone
-		body.Rule = o.plan.asking().RuleFor(t)
 		if text := o.plan.asking().PolicyText(t, c.Rule == events.RuleFork); text != t.Approval.String() && text != events.RuleFork {
 			body.Policy = text
 		}
 	}
 	if c.Step != nil && c.Step.Question != "" {
 		body.Summary, body.ToolDigest, body.ExpiresAfterMs = c.Step.Question, o.s.Started.Ref.Digest, c.Step.ExpiresAfterMs
-		body.Rule = o.plan.asking().Rule()
 	}
 	o.put(events.ApprovalSubject(c.ApprovalID, events.ApprovalAsk), "ask:"+string(c.ApprovalID), events.TypeAskApproval, string(c.ApprovalID), body)
 }
@@ -179,10 +177,7 @@ func (o *outbox) askDoubt(c *Call, id events.ApprovalID, t events.ToolCompleted)
 		Agent: o.s.Started.Ref.Name, Tool: c.Tool, ToolDigest: o.s.toolDigest(c.Tool), Args: c.Args,
 		Digest: events.BindDigest(c.Tool, o.s.toolDigest(c.Tool), c.ArgsDigest, "doubt"), Epoch: t.Epoch, Key: t.Key,
 		Summary: fmt.Sprintf("did %s happen? Its worker was lost after the call was sent", c.Tool), Labels: o.s.Started.Labels, Channel: o.plan.asksIn(),
-		Requester: o.s.Started.Principal,
-	}
-	if tool, ok := o.plan.Tools[c.Tool]; ok {
-		body.Rule = o.plan.asking().RuleFor(tool)
+		Requester: o.s.Started.Principal, Rule: o.plan.ruleOf(c.AskedCall),
 	}
 	o.put(events.ApprovalSubject(id, events.ApprovalAsk), "ask:"+string(id), events.TypeAskApproval, string(id), body)
 }

@@ -43,6 +43,7 @@ type Approval struct {
 	DeferredUntil  time.Time         `json:"deferred_until,omitzero" doc:"somebody put it off: until then it is left out of the inbox"`
 	DeferredBy     string            `json:"deferred_by,omitempty" doc:"who put it off, or showed it again, last"`
 	RemindAt       time.Time         `json:"remind_at,omitzero" doc:"its channel is told again then, when it still waits"`
+	Overdue        bool              `json:"overdue,omitempty" doc:"its time is over, and it waits on"`
 	WithdrawReason string            `json:"withdraw_reason,omitempty"`
 	UnusedAt       time.Time         `json:"unused_at,omitzero" doc:"the decision came, but the run no longer needed it"`
 	UnusedReason   string            `json:"unused_reason,omitempty"`
@@ -73,6 +74,7 @@ type Rule struct {
 	CommentRequired bool       `json:"comment_required,omitempty" doc:"a decision needs a comment; an answer to a question needs none"`
 	Quorum          int64      `json:"quorum,omitempty" doc:"how many people must say yes to the same; one no ends it"`
 	RemindMs        []int64    `json:"remind_ms,omitempty" doc:"how long after it was asked its channel is told again"`
+	AtExpiry        string     `json:"at_expiry,omitempty" enum:"keep,end" doc:"keep: it waits on when its time is over; end: the run ends then; absent: it ends, and the call is not made"`
 }
 
 // Deciders holds for one of the users, for who is in one of the groups, and for who
@@ -87,7 +89,7 @@ func rule(r *events.DecisionRule) *Rule {
 	if r == nil {
 		return nil
 	}
-	out := &Rule{RequesterDenied: r.RequesterDenied, CommentRequired: r.CommentRequired, Quorum: r.Quorum, RemindMs: r.RemindMs}
+	out := &Rule{RequesterDenied: r.RequesterDenied, CommentRequired: r.CommentRequired, Quorum: r.Quorum, RemindMs: r.RemindMs, AtExpiry: r.AtExpiry}
 	for _, d := range r.Deciders {
 		out.Deciders = append(out.Deciders, Deciders(d))
 	}
@@ -116,7 +118,7 @@ func show(r approvals.Request) Approval {
 	for _, v := range r.Votes {
 		out.Votes = append(out.Votes, Vote{v.By, v.Door, string(v.Digest), v.At})
 	}
-	out.RemindAt = r.RemindAt
+	out.RemindAt, out.Overdue = r.RemindAt, r.Overdue
 	if r.Edit != nil {
 		out.Edited = &Edited{Args: r.Edit.Args, Digest: string(r.Edit.Digest), Changes: changes(r.Changes())}
 	}

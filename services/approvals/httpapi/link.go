@@ -245,7 +245,7 @@ func viewOf(token string, l approvals.Link, q approvals.Request) view {
 	v := view{
 		Title: approvals.Visible(q.Title(), 300), Person: l.Person, Request: &q, Ended: approvals.EndedText(q),
 		Args: approvals.Visible(approvals.Indented(q.Args), 1<<20), Expires: q.ExpiresAt.UTC().Format("2006-01-02 15:04:05 UTC"),
-		Open: !q.Ended() && time.Now().Before(q.ExpiresAt), Shown: string(q.Digest), Nonce: nonceOf(token, string(q.Digest)),
+		Open: !q.Ended() && !q.Late(time.Now()), Shown: string(q.Digest), Nonce: nonceOf(token, string(q.Digest)),
 	}
 	if !v.Open && !q.Ended() {
 		v.Ended = "expired at " + v.Expires + ": nobody decided in time"

@@ -20,7 +20,7 @@ const awake = `(deferred_until IS NULL OR deferred_until <= (SELECT clock_timest
 const deferSQL = `
 UPDATE approvals.requests r SET deferred_until = $2, deferred_at = $3, deferred_by = $4::text, deferrals = deferrals + 1,
 	remind_at = CASE WHEN remind_at IS NOT NULL THEN COALESCE($2::timestamptz, $3::timestamptz) + remind_gaps[1] * interval '1 millisecond' END
-WHERE approval_id = $1 AND state = 'pending' AND expires_at > clock_timestamp()
+WHERE approval_id = $1 AND state = 'pending' AND (keeps OR expires_at > clock_timestamp())
 RETURNING ` + columns
 
 // What an earlier deferral was to tell is told by the new one, and so is a reminder

@@ -12,7 +12,7 @@ const remindSQL = `
 WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now),
 due AS MATERIALIZED (
 	SELECT approval_id FROM approvals.requests
-	WHERE state = 'pending' AND remind_at <= (SELECT now FROM t) AND expires_at > (SELECT now FROM t) AND ` + awake + `
+	WHERE state = 'pending' AND remind_at <= (SELECT now FROM t) AND (keeps OR expires_at > (SELECT now FROM t)) AND ` + awake + `
 	ORDER BY remind_at LIMIT $1 FOR UPDATE SKIP LOCKED),
 told AS (
 	UPDATE approvals.requests r SET reminders = r.reminders + 1, remind_gaps = r.remind_gaps[2:],

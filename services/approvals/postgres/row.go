@@ -14,7 +14,8 @@ import (
 const columns = `approval_id, namespace, kind, run_id, call_id, agent, tool, tool_digest, args::text, digest,
 	epoch, key, summary, labels::text, state, decided_by, door, comment, result::text,
 	created_at, expires_at, decided_at, valid_until, withdraw_reason, unused_at, unused_reason,
-	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy, deferred_until, deferred_by, votes::text, remind_at`
+	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy, deferred_until, deferred_by, votes::text, remind_at,
+	keeps AND state = 'pending' AND expires_at <= clock_timestamp()`
 
 // row is one asked request as the database has it.
 type row struct {
@@ -42,6 +43,7 @@ type row struct {
 	DeferredBy                                 string
 	Votes                                      *string
 	RemindAt                                   *time.Time
+	Overdue                                    bool
 }
 
 func (r row) request() (approvals.Request, error) {
@@ -57,11 +59,9 @@ func (r row) request() (approvals.Request, error) {
 		WithdrawReason: r.WithdrawReason, UnusedAt: utc(r.UnusedAt), UnusedReason: r.UnusedReason,
 		AnnouncedAt: utc(r.AnnouncedAt), AnnounceCount: r.AnnounceCount, LandedAt: utc(r.LandedAt),
 	}
-	out.DeferredUntil, out.DeferredBy = utc(r.DeferredUntil), r.DeferredBy
+	out.DeferredUntil, out.DeferredBy, out.Overdue = utc(r.DeferredUntil), r.DeferredBy, r.Overdue
 	if r.State != approvals.StatePending {
 		out.Decision = r.State
-	} else if r.RemindAt != nil && r.RemindAt.Before(r.ExpiresAt) {
-		out.RemindAt = r.RemindAt.UTC()
 	}
 	if r.EditedArgs != nil && r.AskedDigest != nil {
 		out.Edit = &approvals.Edit{Args: json.RawMessage(*r.EditedArgs), Digest: out.Digest}
@@ -84,6 +84,9 @@ func (r row) request() (approvals.Request, error) {
 		if err := json.Unmarshal([]byte(*r.Votes), &out.Votes); err != nil {
 			return approvals.Request{}, fmt.Errorf("votes of approval %s: %w", r.ApprovalID, err)
 		}
+	}
+	if r.RemindAt != nil && !out.Ended() && !out.Late(*r.RemindAt) {
+		out.RemindAt = r.RemindAt.UTC()
 	}
 	if err := json.Unmarshal([]byte(r.Labels), &out.Labels); err != nil {
 		return approvals.Request{}, fmt.Errorf("labels of approval %s: %w", r.ApprovalID, err)

@@ -11,7 +11,7 @@ import (
 const countSQL = `
 WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now)
 UPDATE approvals.requests r SET votes = $2::text::json FROM t
-WHERE approval_id = $1 AND state = 'pending' AND expires_at > t.now
+WHERE approval_id = $1 AND state = 'pending' AND (keeps OR expires_at > t.now)
 RETURNING ` + columns
 
 // votesWith is the votes of r with the yes of a, as the row keeps them; nil where one
