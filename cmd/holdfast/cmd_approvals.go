@@ -173,7 +173,7 @@ func showApproval(w io.Writer, a client.Approval) error {
 		"tool", a.Tool, "arguments", pretty(a.Args), "changed to", edited, "changed", changed, "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
 		"hidden", hidden, "decided by", deciders(a.Rule), "started by", a.Requester, "said yes", votes(a),
-		"asked", stamp(a.CreatedAt), "expires", expiry(a), "put off", deferred, "told again", stamp(a.RemindAt),
+		"asked", stamp(a.CreatedAt), "expires", expiry(a), "put off", deferred, "told again", stamp(a.RemindAt), "escalated", escalation(a),
 		"decided", decided, "comment", a.Comment, "result", pretty(a.Result), "valid until", stamp(a.ValidUntil),
 		"withdrawn", a.WithdrawReason, "unused", unused, "told", told,
 	); err != nil || a.State != "pending" {
@@ -249,6 +249,18 @@ func expiry(a client.Approval) string {
 		return "overdue since " + stamp(a.ExpiresAt)
 	}
 	return stamp(a.ExpiresAt)
+}
+
+// escalation says which steps have come and when the next one does; empty without any.
+func escalation(a client.Approval) string {
+	if a.Rule == nil || len(a.Rule.Escalate) == 0 {
+		return ""
+	}
+	said := fmt.Sprintf("%d of %d steps", a.Escalated, len(a.Rule.Escalate))
+	if !a.EscalateAt.IsZero() {
+		said += ", the next at " + stamp(a.EscalateAt)
+	}
+	return said
 }
 
 // deciders says who may decide; empty when every approver may.

@@ -44,8 +44,10 @@ type Approval struct {
 	ValidUntil     time.Time            `json:"valid_until,omitzero"`
 	DeferredUntil  time.Time            `json:"deferred_until,omitzero"`
 	DeferredBy     string               `json:"deferred_by,omitempty"`
-	RemindAt       time.Time            `json:"remind_at,omitzero"` // its channel is told again then
-	Overdue        bool                 `json:"overdue,omitempty"`  // its time is over, and it waits on
+	RemindAt       time.Time            `json:"remind_at,omitzero"`   // its channel is told again then
+	Overdue        bool                 `json:"overdue,omitempty"`    // its time is over, and it waits on
+	Escalated      int                  `json:"escalated,omitempty"`  // how many steps of the rule have come
+	EscalateAt     time.Time            `json:"escalate_at,omitzero"` // the next one does
 	WithdrawReason string               `json:"withdraw_reason,omitempty"`
 	UnusedAt       time.Time            `json:"unused_at,omitzero"`
 	UnusedReason   string               `json:"unused_reason,omitempty"`

@@ -3,6 +3,7 @@ package events
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // What DecisionRule.AtExpiry says.
@@ -28,6 +29,18 @@ type DecisionRule struct {
 	// over; with anything else it ends, and the call is not made. With AtExpiryEnd
 	// the run is over then, too: its runner sees to that.
 	AtExpiry string `json:"at_expiry,omitempty"`
+	// Escalate lists what follows while nobody decides, in the order of its times.
+	Escalate []Escalation `json:"escalate,omitempty"`
+}
+
+// Escalation is one step that follows while nobody decides.
+type Escalation struct {
+	AfterMs int64 `json:"after_ms"` // since it was asked
+	// Deciders may decide as well from then on: whoever they name meets the condition
+	// Deciders[Of] of the rule. Nil: nobody more may.
+	Deciders *Deciders `json:"deciders,omitempty"`
+	Of       int       `json:"of,omitempty"`
+	Channel  string    `json:"channel,omitempty"` // is told then, and its people decide there; empty: none
 }
 
 // Deciders holds for a person who is one of the users, or in one of the groups, or
@@ -38,18 +51,29 @@ type Deciders struct {
 	Roles  []string `json:"roles,omitempty"`
 }
 
+// String names them.
+func (d Deciders) String() string {
+	one := append([]string(nil), d.Users...)
+	for _, g := range d.Groups {
+		one = append(one, "group "+g)
+	}
+	for _, role := range d.Roles {
+		one = append(one, "role "+role)
+	}
+	return strings.Join(one, " or ")
+}
+
 // String says in words who may decide.
 func (r DecisionRule) String() string {
 	var all []string
-	for _, d := range r.Deciders {
-		one := append([]string(nil), d.Users...)
-		for _, g := range d.Groups {
-			one = append(one, "group "+g)
+	for i, d := range r.Deciders {
+		one := d.String()
+		for _, e := range r.Escalate {
+			if e.Deciders != nil && e.Of == i {
+				one += fmt.Sprintf(" or, after %s, %s", time.Duration(e.AfterMs)*time.Millisecond, e.Deciders)
+			}
 		}
-		for _, role := range d.Roles {
-			one = append(one, "role "+role)
-		}
-		all = append(all, strings.Join(one, " or "))
+		all = append(all, one)
 	}
 	said := strings.Join(all, ", who must also be ")
 	if said == "" {

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -117,15 +118,16 @@ func TestGate_WhatWaitsForNobody(t *testing.T) {
 func TestApproval_FormsAreWrittenAsTheyAreRead(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"always":                                 `"always"`,
-		"{when: args.n > 1 && args.s == '<'}":    `{"when":"args.n > 1 && args.s == '<'"}`,
-		"{deciders: {groups: [finance, leads]}}": `{"deciders":{"groups":["finance","leads"]},"requester":"denied"}`,
-		"{comment: required}":                    `{"requester":"denied","comment":"required"}`,
-		"{quorum: 2}":                            `{"requester":"denied","quorum":2}`,
-		"{comment: optional}":                    `{"requester":"denied"}`,
-		"{when: args.n > 1, requester: allowed}": `{"when":"args.n > 1","requester":"allowed"}`,
-		"{atExpiry: end}":                        `{"requester":"allowed","atExpiry":"end"}`,
-		"{when: args.n > 1, remind: [1h, 1d]}":   `{"when":"args.n > 1","requester":"allowed","remind":["1h","24h"]}`,
+		"always":                                  `"always"`,
+		"{when: args.n > 1 && args.s == '<'}":     `{"when":"args.n > 1 && args.s == '<'"}`,
+		"{deciders: {groups: [finance, leads]}}":  `{"deciders":{"groups":["finance","leads"]},"requester":"denied"}`,
+		"{comment: required}":                     `{"requester":"denied","comment":"required"}`,
+		"{quorum: 2}":                             `{"requester":"denied","quorum":2}`,
+		"{comment: optional}":                     `{"requester":"denied"}`,
+		"{when: args.n > 1, requester: allowed}":  `{"when":"args.n > 1","requester":"allowed"}`,
+		"{escalate: [{after: 1h, channel: ops}]}": `{"requester":"allowed","escalate":[{"after":"1h","channel":"ops"}]}`,
+		"{atExpiry: end}":                         `{"requester":"allowed","atExpiry":"end"}`,
+		"{when: args.n > 1, remind: [1h, 1d]}":    `{"when":"args.n > 1","requester":"allowed","remind":["1h","24h"]}`,
 	} {
 		raw, err := tool(t, "  approval: "+in+"\n").Approval.MarshalJSON()
 		if err != nil || string(raw) != want {
@@ -174,5 +176,31 @@ func TestGate_AtExpiryTheStricterWins(t *testing.T) {
 		if rule == nil || rule.AtExpiry != tc.want {
 			t.Errorf("%s and %s: %+v, want %q", tc.tool, tc.agent, rule, tc.want)
 		}
+	}
+}
+
+// The steps of both hold, in the order of their times, each about the deciders of its
+// own policy, and alone they deny nobody. They name channels that must exist.
+func TestGate_EscalationsOfBoth(t *testing.T) {
+	t.Parallel()
+	agent := asking(t, "  approvals: {policy: {deciders: {groups: [leads]}, escalate: [{after: 1h, channel: ops}, {after: 3h, deciders: {roles: [admin]}, channel: bosses}]}}\n")
+	with := tool(t, "  approval: {deciders: {users: [ann]}, escalate: [{after: 2h, deciders: {users: [ben]}}]}\n")
+	raw, err := events.Marshal(agent.RuleFor(with).Escalate)
+	want := `[{"after_ms":3600000,"channel":"ops"},{"after_ms":7200000,"deciders":{"users":["ben"]}},{"after_ms":10800000,"deciders":{"roles":["admin"]},"of":1,"channel":"bosses"}]`
+	if err != nil || string(raw) != want {
+		t.Errorf("%s (%v), want %s", raw, err, want)
+	}
+	rule := (Asking{}).RuleFor(tool(t, "  approval: {escalate: [{after: 1h, channel: ops}]}\n"))
+	if rule == nil || rule.RequesterDenied || len(rule.Escalate) != 1 {
+		t.Errorf("%+v", rule)
+	}
+	refs := fmt.Sprint(agent.Approvals.references(), tool(t, "  approval: {escalate: [{after: 1h, channel: late}]}\n").References())
+	for _, want := range []string{"ops spec.approvals.policy.escalate[0].channel", "bosses spec.approvals.policy.escalate[1].channel", "late spec.approval.escalate[0].channel"} {
+		if !strings.Contains(refs, want) {
+			t.Errorf("%s is not in %s", want, refs)
+		}
+	}
+	if said := agent.RuleFor(with).String(); said != "ann or, after 2h0m0s, ben, who must also be group leads or, after 3h0m0s, role admin, but not by who started the run" {
+		t.Errorf("%s", said)
 	}
 }

@@ -74,4 +74,10 @@ func (a *Approvals) To() string {
 	return a.Channel
 }
 
-func (a *Approvals) references() []Reference { return channelReference("approvals.channel", a.To()) }
+func (a *Approvals) references() []Reference {
+	refs := channelReference("approvals.channel", a.To())
+	if a != nil && a.Policy != nil {
+		refs = append(refs, a.Policy.references("approvals.policy")...)
+	}
+	return refs
+}

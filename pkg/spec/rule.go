@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -42,6 +43,7 @@ type Rule struct {
 	Comment   string    // CommentOptional (default) or CommentRequired
 	Quorum    int64     // how many must say yes; 0: one
 	Remind    Reminders
+	Escalate  Escalation
 	AtExpiry  string // AtExpiryDeny, AtExpiryKeep or AtExpiryEnd; empty: as other rules say, else AtExpiryDeny
 }
 
@@ -151,17 +153,23 @@ func (r *Rule) check(d *decoder, s spot) {
 	if s.n.get("remind") != nil {
 		r.Remind.check(d, s.at("remind"))
 	}
-	if p := r.Deciders; p != nil {
-		at := s.at("deciders")
-		d.require(at, len(p.Users)+len(p.Groups)+len(p.Roles) > 0, "at least one of users, groups and roles; leave it out when every approver may decide")
-		d.each(at.at("users"), p.Users, 100, func(at spot, u string) {
-			if !userPattern.MatchString(u) {
-				d.fail(at, "%q is not the name of a token or of a person of a channel", shorten(u))
-			}
-		})
-		d.groups(at.at("groups"), p.Groups)
-		d.each(at.at("roles"), p.Roles, len(deciderRoles), func(at spot, role string) { d.oneOf(at, role, deciderRoles...) })
+	if s.n.get("escalate") != nil {
+		r.Escalate.check(d, s.at("escalate"), r.Deciders != nil)
 	}
+	if p := r.Deciders; p != nil {
+		p.check(d, s.at("deciders"), "leave it out when every approver may decide")
+	}
+}
+
+func (p *Deciders) check(d *decoder, at spot, otherwise string) {
+	d.require(at, len(p.Users)+len(p.Groups)+len(p.Roles) > 0, "at least one of users, groups and roles; "+otherwise)
+	d.each(at.at("users"), p.Users, 100, func(at spot, u string) {
+		if !userPattern.MatchString(u) {
+			d.fail(at, "%q is not the name of a token or of a person of a channel", shorten(u))
+		}
+	})
+	d.groups(at.at("groups"), p.Groups)
+	d.each(at.at("roles"), p.Roles, len(deciderRoles), func(at spot, role string) { d.oneOf(at, role, deciderRoles...) })
 }
 
 // String is the rule as BindDigest takes it.
@@ -185,12 +193,13 @@ func mergeRules(rules ...*Rule) *events.DecisionRule {
 			out = &events.DecisionRule{}
 		}
 		if p := r.Deciders; p != nil {
-			out.Deciders = append(out.Deciders, events.Deciders{Users: p.Users, Groups: p.Groups, Roles: p.Roles})
+			out.Deciders = append(out.Deciders, p.event())
 		}
 		out.RequesterDenied = out.RequesterDenied || r.Requester != RequesterAllowed
 		out.CommentRequired = out.CommentRequired || r.Comment == CommentRequired
 		out.Quorum = max(out.Quorum, r.Quorum)
 		atExpiry = stricter(atExpiry, r.AtExpiry)
+		out.Escalate = append(out.Escalate, r.Escalate.events(len(out.Deciders)-1)...)
 		for _, after := range r.Remind {
 			out.RemindMs = append(out.RemindMs, after.Std().Milliseconds())
 		}
@@ -198,6 +207,7 @@ func mergeRules(rules ...*Rule) *events.DecisionRule {
 	if out != nil {
 		slices.Sort(out.RemindMs)
 		out.RemindMs = slices.Compact(out.RemindMs)
+		slices.SortStableFunc(out.Escalate, func(a, b events.Escalation) int { return cmp.Compare(a.AfterMs, b.AfterMs) })
 		if atExpiry != AtExpiryDeny { // which is what follows anyway
 			out.AtExpiry = atExpiry
 		}

@@ -131,6 +131,7 @@ func (t *Tool) check(d *decoder, s spot) {
 	t.Approval.check(d, s.at("approval"))
 	if r := t.Approval.Rule; r != nil && r.AtExpiry != AtExpiryKeep {
 		r.Remind.before(d, s.at("approval", "remind"), t.ApprovalExpiresAfter)
+		r.Escalate.before(d, s.at("approval", "escalate"), t.ApprovalExpiresAfter)
 	}
 	d.within(s.at("approvalExpiresAfter"), t.ApprovalExpiresAfter, time.Second, 90*24*time.Hour)
 	d.within(s.at("approvalValidFor"), t.ApprovalValidFor, time.Second, 90*24*time.Hour)
@@ -166,10 +167,10 @@ func (t *Tool) check(d *decoder, s spot) {
 	d.require(s.at("startRun"), t.StartRun != nil || t.Builtin != BuiltinStartRun, "what the calls may start")
 }
 
-// References names the MCP servers that the tool and its probe call, and what it
-// starts.
+// References names the MCP servers that the tool and its probe call, what it starts,
+// and the channels of its escalation.
 func (t *Tool) References() []Reference {
-	var out []Reference
+	out := t.Approval.references("approval")
 	if t.StartRun != nil {
 		out = append(out, t.StartRun.references()...)
 	}

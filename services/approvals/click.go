@@ -51,9 +51,10 @@ type Channels struct {
 	Clicks     Clicks
 }
 
-// refOf is what a message's buttons carry: which request, and what was shown.
-func refOf(r Request) string {
-	return strings.Join([]string{r.Namespace, r.Channel, string(r.ID), string(r.Digest)}, " ")
+// refOf is what a message's buttons carry: which request, and what was shown
+// in which channel.
+func refOf(r Request, channel string) string {
+	return strings.Join([]string{r.Namespace, channel, string(r.ID), string(r.Digest)}, " ")
 }
 
 // Click decides what a person clicked. After a nil error the click is answered:
@@ -87,7 +88,7 @@ func (s *Service) Click(ctx context.Context, h http.Header, body []byte) error {
 		return nil
 	}
 	r, err := s.reader.Get(ctx, parts[0], events.ApprovalID(parts[2]))
-	if errors.Is(err, ErrNotFound) || err == nil && r.Channel != parts[1] {
+	if errors.Is(err, ErrNotFound) || err == nil && !r.AskedIn(parts[1]) {
 		s.reply(c, k, Answer{Text: "There is no such request in this channel; nothing was done."})
 		return nil
 	}

@@ -34,8 +34,8 @@ func MayNot(r Request, p Person) string {
 	if r.Rule.RequesterDenied && r.Requester != "" && p.Name == r.Requester {
 		return "you started the run, and its policy wants somebody else"
 	}
-	for _, d := range r.Rule.Deciders {
-		if !among(d, p) {
+	for i := range r.Rule.Deciders {
+		if !r.meets(i, p) {
 			return fmt.Sprintf("it is decided by %s; you are %s", r.Rule, p)
 		}
 	}
@@ -58,7 +58,12 @@ func MayRead(r Request, p Person) bool {
 	if r.Rule == nil || p.Role == "admin" {
 		return true
 	}
-	return !slices.ContainsFunc(r.Rule.Deciders, func(d events.Deciders) bool { return !among(d, p) })
+	for i := range r.Rule.Deciders {
+		if !r.meets(i, p) {
+			return false
+		}
+	}
+	return true
 }
 
 // SeenBy is r as p may see it: who may not read it learns that it waits, for whom, and
@@ -72,7 +77,7 @@ func (r Request) SeenBy(p Person) Request {
 		Summary: fmt.Sprintf("%s asks about %s", r.Agent, r.Tool), Channel: r.Channel, Rule: r.Rule, Requester: r.Requester,
 		State: r.State, Decision: r.Decision, DecidedBy: r.DecidedBy, Door: r.Door, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 		DecidedAt: r.DecidedAt, ValidUntil: r.ValidUntil, UnusedAt: r.UnusedAt, AnnouncedAt: r.AnnouncedAt, LandedAt: r.LandedAt,
-		DeferredUntil: r.DeferredUntil, DeferredBy: r.DeferredBy, RemindAt: r.RemindAt, Overdue: r.Overdue,
+		DeferredUntil: r.DeferredUntil, DeferredBy: r.DeferredBy, RemindAt: r.RemindAt, Overdue: r.Overdue, Escalated: r.Escalated, EscalateAt: r.EscalateAt,
 	}
 }
 

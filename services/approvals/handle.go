@@ -106,6 +106,9 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 		if !validReminders(b.Rule.RemindMs) {
 			bad("rule: the reminders %.200s are not at most %d times in ascending order", fmt.Sprint(b.Rule.RemindMs), maxReminders)
 		}
+		if !validSteps(b.Rule) {
+			bad("rule: the escalation is not at most %d steps in the order of their times, about deciders of the rule", maxSteps)
+		}
 	}
 	texts := []string{b.Namespace, b.Agent, b.Tool, string(b.ToolDigest), string(b.Digest), b.Key, b.Summary, b.Preview, b.Channel, b.Policy, b.Requester}
 	for k, v := range b.Labels {

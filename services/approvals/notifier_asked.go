@@ -51,8 +51,11 @@ func (x *Notifier) ask(ctx context.Context, def *spec.Channel, by Channel, n *No
 	}
 	m := TellAsked(told)
 	m.ID = string(n.NoticeID) // a request may be told of more than once
-	if reminds(*n) {
-		tellReminder(&m, told)
+	switch {
+	case reminds(*n):
+		tellAgain(&m, told, "Reminder")
+	case escalates(*n):
+		tellAgain(&m, told, "Escalated")
 	}
 	if n.Person != "" {
 		p, ok := def.Person(n.Person)
@@ -70,7 +73,7 @@ func (x *Notifier) ask(ctx context.Context, def *spec.Channel, by Channel, n *No
 	if def.Slack == nil || len(def.People) == 0 {
 		m.Ask = nil
 	} else if m.Ask != nil {
-		m.Ask.Ref, m.Ask.More = refOf(r), moreOf(r, def, x.reached(), time.Now())
+		m.Ask.Ref, m.Ask.More = refOf(r, n.Channel), moreOf(r, def, x.reached(), time.Now())
 	}
 	return by.Send(ctx, def, m)
 }

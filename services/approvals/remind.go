@@ -66,8 +66,9 @@ func reminds(n Notice) bool {
 	return strings.HasPrefix(string(n.NoticeID), string(n.ApprovalID)+"-remind-")
 }
 
-// tellReminder makes of how r is told that it was told before.
-func tellReminder(m *Message, r Request) {
-	m.Title = Visible("Reminder: "+r.Title(), maxTitle)
+// tellAgain makes of how r is told that it was told before: as a reminder, or because
+// others did not decide.
+func tellAgain(m *Message, r Request, as string) {
+	m.Title = Visible(as+": "+r.Title(), maxTitle)
 	m.Facts = append(m.Facts, Shown{"waits since", r.CreatedAt.UTC().Format("2006-01-02 15:04 UTC")})
 }

@@ -65,6 +65,10 @@ type Request struct {
 
 	RemindAt time.Time // its channel is told again then; zero: it is not
 	Overdue  bool      // it waits although its time is over; see Keeps
+	// Escalated is how many steps of the rule have come; EscalateAt is when the next
+	// one does, zero for none.
+	Escalated  int
+	EscalateAt time.Time
 
 	// WithdrawReason is why nobody needs the answer any more.
 	WithdrawReason string

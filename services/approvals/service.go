@@ -173,6 +173,9 @@ func (s *Service) Run(ctx context.Context) error {
 		if err := s.Remind(ctx); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "reminders are late", telemetry.KeyErr, err)
 		}
+		if err := s.Escalate(ctx); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "escalations are late", telemetry.KeyErr, err)
+		}
 		if err := s.follow(ctx); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "audit is behind", telemetry.KeyErr, err)
 		}

@@ -54,6 +54,10 @@ type Decider interface {
 	// has come by the database's clock, and returns how many there were. Several
 	// processes may call it at once: each reminder is stored once.
 	Remind(ctx context.Context, limit int) (int, error)
+	// Escalate takes the next step of up to limit requests whose time for it has come
+	// by the database's clock, stores what is to be told, and returns how many there
+	// were. Several processes may call it at once: each step is taken once.
+	Escalate(ctx context.Context, limit int) (int, error)
 }
 
 // Filter narrows a list. Empty fields do not narrow.

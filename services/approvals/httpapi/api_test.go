@@ -39,6 +39,7 @@ func (a *away) Defer(context.Context, approvals.Deferral) (approvals.Request, ap
 }
 func (a *away) Expire(context.Context, int) ([]approvals.Request, error) { return nil, errAway }
 func (a *away) Remind(context.Context, int) (int, error)                 { return 0, errAway }
+func (a *away) Escalate(context.Context, int) (int, error)               { return 0, errAway }
 func (a *away) Get(context.Context, string, events.ApprovalID) (approvals.Request, error) {
 	return approvals.Request{}, errAway
 }

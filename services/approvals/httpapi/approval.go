@@ -44,6 +44,8 @@ type Approval struct {
 	DeferredBy     string            `json:"deferred_by,omitempty" doc:"who put it off, or showed it again, last"`
 	RemindAt       time.Time         `json:"remind_at,omitzero" doc:"its channel is told again then, when it still waits"`
 	Overdue        bool              `json:"overdue,omitempty" doc:"its time is over, and it waits on"`
+	Escalated      int               `json:"escalated,omitempty" doc:"how many steps of its rule's escalation have come"`
+	EscalateAt     time.Time         `json:"escalate_at,omitzero" doc:"the next step comes then, when it still waits"`
 	WithdrawReason string            `json:"withdraw_reason,omitempty"`
 	UnusedAt       time.Time         `json:"unused_at,omitzero" doc:"the decision came, but the run no longer needed it"`
 	UnusedReason   string            `json:"unused_reason,omitempty"`
@@ -74,7 +76,16 @@ type Rule struct {
 	CommentRequired bool       `json:"comment_required,omitempty" doc:"a decision needs a comment; an answer to a question needs none"`
 	Quorum          int64      `json:"quorum,omitempty" doc:"how many people must say yes to the same; one no ends it"`
 	RemindMs        []int64    `json:"remind_ms,omitempty" doc:"how long after it was asked its channel is told again"`
+	Escalate        []Step     `json:"escalate,omitempty" doc:"what follows while nobody decides, in order"`
 	AtExpiry        string     `json:"at_expiry,omitempty" enum:"keep,end" doc:"keep: it waits on when its time is over; end: the run ends then; absent: it ends, and the call is not made"`
+}
+
+// Step is one step of an escalation.
+type Step struct {
+	AfterMs  int64     `json:"after_ms" doc:"how long after it was asked"`
+	Deciders *Deciders `json:"deciders,omitempty" doc:"whoever they name meets one of the rule's conditions from then on"`
+	Of       int       `json:"of,omitempty" doc:"which of the rule's conditions, from 0"`
+	Channel  string    `json:"channel,omitempty" doc:"is told then, and its people decide there"`
 }
 
 // Deciders holds for one of the users, for who is in one of the groups, and for who
@@ -92,6 +103,9 @@ func rule(r *events.DecisionRule) *Rule {
 	out := &Rule{RequesterDenied: r.RequesterDenied, CommentRequired: r.CommentRequired, Quorum: r.Quorum, RemindMs: r.RemindMs, AtExpiry: r.AtExpiry}
 	for _, d := range r.Deciders {
 		out.Deciders = append(out.Deciders, Deciders(d))
+	}
+	for _, e := range r.Escalate {
+		out.Escalate = append(out.Escalate, Step{e.AfterMs, (*Deciders)(e.Deciders), e.Of, e.Channel})
 	}
 	return out
 }
@@ -119,6 +133,7 @@ func show(r approvals.Request) Approval {
 		out.Votes = append(out.Votes, Vote{v.By, v.Door, string(v.Digest), v.At})
 	}
 	out.RemindAt, out.Overdue = r.RemindAt, r.Overdue
+	out.Escalated, out.EscalateAt = r.Escalated, r.EscalateAt
 	if r.Edit != nil {
 		out.Edited = &Edited{Args: r.Edit.Args, Digest: string(r.Edit.Digest), Changes: changes(r.Changes())}
 	}

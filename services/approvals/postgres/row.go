@@ -14,7 +14,7 @@ import (
 const columns = `approval_id, namespace, kind, run_id, call_id, agent, tool, tool_digest, args::text, digest,
 	epoch, key, summary, labels::text, state, decided_by, door, comment, result::text,
 	created_at, expires_at, decided_at, valid_until, withdraw_reason, unused_at, unused_reason,
-	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy, deferred_until, deferred_by, votes::text, remind_at,
+	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy, deferred_until, deferred_by, votes::text, remind_at, escalated, escalate_at,
 	keeps AND state = 'pending' AND expires_at <= clock_timestamp()`
 
 // row is one asked request as the database has it.
@@ -43,6 +43,8 @@ type row struct {
 	DeferredBy                                 string
 	Votes                                      *string
 	RemindAt                                   *time.Time
+	Escalated                                  int
+	EscalateAt                                 *time.Time
 	Overdue                                    bool
 }
 
@@ -87,6 +89,9 @@ func (r row) request() (approvals.Request, error) {
 	}
 	if r.RemindAt != nil && !out.Ended() && !out.Late(*r.RemindAt) {
 		out.RemindAt = r.RemindAt.UTC()
+	}
+	if out.Escalated = r.Escalated; r.EscalateAt != nil && !out.Ended() && !out.Late(*r.EscalateAt) {
+		out.EscalateAt = r.EscalateAt.UTC()
 	}
 	if err := json.Unmarshal([]byte(r.Labels), &out.Labels); err != nil {
 		return approvals.Request{}, fmt.Errorf("labels of approval %s: %w", r.ApprovalID, err)

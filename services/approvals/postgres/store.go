@@ -39,11 +39,13 @@ WITH t AS MATERIALIZED (SELECT clock_timestamp() AS now),
 asked AS (
 INSERT INTO approvals.requests AS r (
 	approval_id, namespace, run_id, kind, call_id, agent, tool, tool_digest, args, digest, epoch, key, summary, labels,
-	ask_cause, asked_at, created_at, expires_at, valid_for, question, channel, preview, similarity, flow, rule, requester, policy, remind_gaps, remind_at, keeps)
+	ask_cause, asked_at, created_at, expires_at, valid_for, question, channel, preview, similarity, flow, rule, requester, policy, remind_gaps, remind_at, keeps, escalations, escalate_at)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text::json, $10::text,
 	$11::bigint, $12::text, $13::text, $14::text::jsonb, $15::text, t.now, t.now,
 	t.now + $16::bigint * interval '1 millisecond', $17::bigint * interval '1 millisecond', $18::text::json, $19::text, $20::text, $21::text, ` + flowSQL + `, $22::text::json, $23::text, $24::text,
-	$25::bigint[], CASE WHEN $19::text <> '' THEN t.now + ($25::bigint[])[1] * interval '1 millisecond' END, $26
+	$25::bigint[], CASE WHEN $19::text <> '' THEN t.now + ($25::bigint[])[1] * interval '1 millisecond' END, $26,
+	(SELECT coalesce(array_agg(t.now + ms * interval '1 millisecond' ORDER BY n), '{}') FROM unnest($27::bigint[]) WITH ORDINALITY AS step (ms, n)),
+	t.now + ($27::bigint[])[1] * interval '1 millisecond'
 FROM t
 ON CONFLICT (approval_id) DO UPDATE SET -- a withdrawal came first and keeps its state
 	kind = EXCLUDED.kind, call_id = EXCLUDED.call_id, agent = EXCLUDED.agent, tool = EXCLUDED.tool,
@@ -89,7 +91,7 @@ func (s *Store) Ask(ctx context.Context, a approvals.Ask) (approvals.Request, bo
 		string(a.Args), a.Digest, a.Epoch, a.Key, a.Summary, string(labels), a.Cause,
 		a.ExpiresAfter.Milliseconds(), a.ValidFor.Milliseconds(), question, a.Channel,
 		a.Preview, approvals.Similarity(a.Kind, a.Tool, a.Args, a.Labels), rule, a.Requester, a.Policy,
-		append([]int64{}, approvals.ReminderGaps(a.Rule, a.ExpiresAfter)...), a.Keeps()})
+		append([]int64{}, approvals.ReminderGaps(a.Rule, a.ExpiresAfter)...), a.Keeps(), a.Steps()})
 	if err == nil {
 		return r, false, nil
 	}

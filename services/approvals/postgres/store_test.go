@@ -17,7 +17,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"notice": noticeSQL, "takeNotices": takeNoticesSQL, "finishNotice": finishNoticeSQL, "listNotices": listNoticesSQL,
 		"addLink": addLinkSQL, "link": linkSQL, "split": splitSQL, "takeUpdates": takeUpdatesSQL, "finishUpdate": finishUpdateSQL, "waiting": waitingSQL,
 		"groups": groupsSQL, "members": membersSQL, "audit": auditSQL, "follow": followSQL, "auditRows": auditRowsSQL, "auditHead": auditHeadSQL, "makeGrant": makeGrantSQL, "getGrant": getGrantSQL,
-		"listGrants": listGrantsSQL, "revokeGrant": revokeGrantSQL, "grantsFor": grantsForSQL, "useGrant": useGrantSQL, "grantUse": grantUseSQL, "hush": hushSQL, "alike": alikeSQL, "digest": digestSQL,
+		"listGrants": listGrantsSQL, "revokeGrant": revokeGrantSQL, "grantsFor": grantsForSQL, "useGrant": useGrantSQL, "grantUse": grantUseSQL, "hush": hushSQL, "remind": remindSQL, "escalate": escalateSQL, "alike": alikeSQL, "digest": digestSQL,
 	})
 	if err != nil {
 		t.Error(err)
