@@ -173,7 +173,7 @@ func showApproval(w io.Writer, a client.Approval) error {
 		"tool", a.Tool, "arguments", pretty(a.Args), "changed to", edited, "changed", changed, "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
 		"hidden", hidden, "decided by", deciders(a.Rule), "started by", a.Requester, "said yes", votes(a),
-		"asked", stamp(a.CreatedAt), "expires", expiry(a), "put off", deferred, "told again", stamp(a.RemindAt), "escalated", escalation(a),
+		"asked", stamp(a.CreatedAt), "expires", expiry(a), "put off", deferred, "told again", stamp(a.RemindAt), "escalated", escalation(a), "counts", counted(a.Rule),
 		"decided", decided, "comment", a.Comment, "result", pretty(a.Result), "valid until", stamp(a.ValidUntil),
 		"withdrawn", a.WithdrawReason, "unused", unused, "told", told,
 	); err != nil || a.State != "pending" {
@@ -261,6 +261,14 @@ func escalation(a client.Approval) string {
 		said += ", the next at " + stamp(a.EscalateAt)
 	}
 	return said
+}
+
+// counted says which time counts; empty when all of it does.
+func counted(r *events.DecisionRule) string {
+	if r == nil || r.Calendar == nil {
+		return ""
+	}
+	return "working hours in " + r.Calendar.TimeZone
 }
 
 // deciders says who may decide; empty when every approver may.

@@ -31,6 +31,26 @@ type DecisionRule struct {
 	AtExpiry string `json:"at_expiry,omitempty"`
 	// Escalate lists what follows while nobody decides, in the order of its times.
 	Escalate []Escalation `json:"escalate,omitempty"`
+	// Calendar says which time counts towards the expiry, reminders and steps; nil:
+	// all of it.
+	Calendar *Calendar `json:"calendar,omitempty"`
+}
+
+// Calendar is when people are at work.
+type Calendar struct {
+	TimeZone string      `json:"time_zone"` // IANA
+	Open     []OpenHours `json:"open"`
+	// Holidays are days (2026-12-25) and ranges of days (2026-12-24..2026-12-26) on
+	// which nothing opens.
+	Holidays []string `json:"holidays,omitempty"`
+}
+
+// OpenHours are hours of some days of the week. A time To that is not after From is on
+// the next day.
+type OpenHours struct {
+	Days []string `json:"days"` // mon to sun
+	From string   `json:"from"` // 09:00, by the wall clock
+	To   string   `json:"to"`
 }
 
 // Escalation is one step that follows while nobody decides.

@@ -118,13 +118,19 @@ func (b *Budget) Start(t time.Time) (time.Time, string) {
 // wallHour is the moment at which the wall clock shows the full hour, or jumps
 // over it.
 func wallHour(y int, m time.Month, day, hour int, loc *time.Location) time.Time {
-	t := time.Date(y, m, day, hour, 0, 0, 0, loc)
-	if t.Hour() == hour {
+	return wallTime(y, m, day, hour, 0, loc)
+}
+
+// wallTime is the moment at which the wall clock shows hour and minute, or jumps over
+// them.
+func wallTime(y int, m time.Month, day, hour, minute int, loc *time.Location) time.Time {
+	t := time.Date(y, m, day, hour, minute, 0, 0, loc)
+	if t.Hour() == hour && t.Minute() == minute {
 		return t
 	}
 	// time.Date gives a moment on one side of the jump.
 	before, after := t.ZoneBounds()
-	if t.Hour() < hour && !after.IsZero() {
+	if t.Hour()*60+t.Minute() < hour*60+minute && !after.IsZero() {
 		return after
 	}
 	return before

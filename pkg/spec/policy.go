@@ -25,7 +25,7 @@ const (
 
 // Approval says when a person must agree before a call runs, and who. In YAML it
 // is never, always or {when: CEL, deciders, requester, comment, quorum, remind,
-// escalate, atExpiry}.
+// escalate, atExpiry, calendar}.
 type Approval struct {
 	Mode string // ApprovalNever, ApprovalAlways or ApprovalWhen
 	// When is over GateVariables; set with ApprovalWhen.
@@ -44,6 +44,7 @@ type approvalForm struct {
 	Remind    Reminders  `json:"remind,omitempty"`
 	Escalate  Escalation `json:"escalate,omitempty"`
 	AtExpiry  string     `json:"atExpiry,omitempty"`
+	Calendar  *Calendar  `json:"calendar,omitempty"`
 }
 
 // MarshalJSON writes the YAML form.
@@ -57,7 +58,7 @@ func (a Approval) MarshalJSON() ([]byte, error) {
 			f.Comment = r.Comment
 		}
 		f.Deciders, f.Requester, f.Quorum, f.Remind, f.AtExpiry = r.Deciders, r.Requester, r.Quorum, r.Remind, r.AtExpiry
-		f.Escalate = r.Escalate
+		f.Escalate, f.Calendar = r.Escalate, r.Calendar
 	}
 	return events.Marshal(f)
 }
@@ -78,7 +79,7 @@ func (a *Approval) readNode(d *decoder, s spot) {
 			a.Mode = ApprovalWhen
 		}
 		if len(s.n.pairs) > 1 || len(s.n.pairs) == 1 && f.When == nil {
-			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester, Comment: f.Comment, Quorum: f.Quorum, Remind: f.Remind, AtExpiry: f.AtExpiry, Escalate: f.Escalate}
+			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester, Comment: f.Comment, Quorum: f.Quorum, Remind: f.Remind, AtExpiry: f.AtExpiry, Escalate: f.Escalate, Calendar: f.Calendar}
 			a.Rule.fill()
 		}
 		w := s.n.get("when")

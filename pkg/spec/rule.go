@@ -44,7 +44,8 @@ type Rule struct {
 	Quorum    int64     // how many must say yes; 0: one
 	Remind    Reminders
 	Escalate  Escalation
-	AtExpiry  string // AtExpiryDeny, AtExpiryKeep or AtExpiryEnd; empty: as other rules say, else AtExpiryDeny
+	Calendar  *Calendar // which time counts; nil: all of it, unless the other policy says
+	AtExpiry  string    // AtExpiryDeny, AtExpiryKeep or AtExpiryEnd; empty: as other rules say, else AtExpiryDeny
 }
 
 // Deciders are the people that may decide: one of the users, who is in one of the
@@ -139,6 +140,7 @@ func (r *Rule) fill() {
 	if r.Comment == "" {
 		r.Comment = CommentOptional
 	}
+	r.Calendar.fill()
 }
 
 func (r *Rule) check(d *decoder, s spot) {
@@ -153,6 +155,7 @@ func (r *Rule) check(d *decoder, s spot) {
 	if s.n.get("remind") != nil {
 		r.Remind.check(d, s.at("remind"))
 	}
+	r.Calendar.check(d, s.at("calendar"))
 	if s.n.get("escalate") != nil {
 		r.Escalate.check(d, s.at("escalate"), r.Deciders != nil)
 	}
@@ -199,6 +202,9 @@ func mergeRules(rules ...*Rule) *events.DecisionRule {
 		out.CommentRequired = out.CommentRequired || r.Comment == CommentRequired
 		out.Quorum = max(out.Quorum, r.Quorum)
 		atExpiry = stricter(atExpiry, r.AtExpiry)
+		if out.Calendar == nil && r.Calendar != nil {
+			out.Calendar = r.Calendar.event()
+		}
 		out.Escalate = append(out.Escalate, r.Escalate.events(len(out.Deciders)-1)...)
 		for _, after := range r.Remind {
 			out.RemindMs = append(out.RemindMs, after.Std().Milliseconds())

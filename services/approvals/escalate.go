@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -71,12 +72,13 @@ func escalates(n Notice) bool {
 	return strings.HasPrefix(string(n.NoticeID), string(n.ApprovalID)+"-escalate-")
 }
 
-// Steps are the times of the steps that follow a, in milliseconds after it.
-func (a Ask) Steps() []int64 {
+// Steps are the times of the steps that follow a, in milliseconds after it, when it is
+// asked at now.
+func (a Ask) Steps(now time.Time) []int64 {
 	out := []int64{}
 	if a.Rule != nil {
 		for _, e := range a.Rule.Escalate {
-			out = append(out, e.AfterMs)
+			out = append(out, until(a.Rule, now, time.Duration(e.AfterMs)*time.Millisecond).Milliseconds())
 		}
 	}
 	return out

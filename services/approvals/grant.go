@@ -179,7 +179,7 @@ func (g Grant) may(r Request) bool {
 	}
 	rest := *r.Rule
 	rest.Deciders, rest.RequesterDenied = nil, false
-	rest.RemindMs, rest.Escalate, rest.AtExpiry = nil, nil, "" // what follows while nobody decides
+	rest.RemindMs, rest.Escalate, rest.AtExpiry, rest.Calendar = nil, nil, "", nil // what follows while nobody decides
 	wanted, err := events.Marshal(rest)
 	return err == nil && string(wanted) == "{}" // whatever else a rule wants, a grant does not give
 }

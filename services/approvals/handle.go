@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 // Handle takes one message of APPROVALS. Repeats are harmless: an ask for a
@@ -105,6 +106,11 @@ func askOf(cause string, b events.AskApproval) (Ask, error) {
 		}
 		if !validReminders(b.Rule.RemindMs) {
 			bad("rule: the reminders %.200s are not at most %d times in ascending order", fmt.Sprint(b.Rule.RemindMs), maxReminders)
+		}
+		if b.Rule.Calendar != nil {
+			if _, err := spec.NewClock(b.Rule.Calendar); err != nil {
+				bad("rule: %w", err)
+			}
 		}
 		if !validSteps(b.Rule) {
 			bad("rule: the escalation is not at most %d steps in the order of their times, about deciders of the rule", maxSteps)

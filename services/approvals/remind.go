@@ -29,8 +29,9 @@ func validReminders(ms []int64) bool {
 }
 
 // ReminderGaps are the times between an ask and its reminders, and between those, in
-// milliseconds. What would come when the request has ended by itself is none. It is pure.
-func ReminderGaps(rule *events.DecisionRule, expiresAfter time.Duration) []int64 {
+// milliseconds, when it is asked at now. What would come when the request has ended by
+// itself is none. It is pure.
+func ReminderGaps(rule *events.DecisionRule, expiresAfter time.Duration, now time.Time) []int64 {
 	var gaps []int64
 	if rule == nil {
 		return nil
@@ -38,8 +39,8 @@ func ReminderGaps(rule *events.DecisionRule, expiresAfter time.Duration) []int64
 	before := int64(0)
 	for _, ms := range rule.RemindMs {
 		if ms < expiresAfter.Milliseconds() || rule.AtExpiry == events.AtExpiryKeep {
-			gaps = append(gaps, ms-before)
-			before = ms
+			at := until(rule, now, time.Duration(ms)*time.Millisecond).Milliseconds()
+			gaps, before = append(gaps, at-before), at
 		}
 	}
 	return gaps

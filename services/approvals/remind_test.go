@@ -176,7 +176,7 @@ func TestReminderGaps(t *testing.T) {
 		{&events.DecisionRule{RemindMs: []int64{10, 25, 99, 100, 200}}, []int64{10, 15, 74}},
 		{&events.DecisionRule{RemindMs: []int64{10, 200}, AtExpiry: events.AtExpiryKeep}, []int64{10, 190}},
 	} {
-		if got := approvals.ReminderGaps(tc.rule, 100*time.Millisecond); !slices.Equal(got, tc.want) {
+		if got := approvals.ReminderGaps(tc.rule, 100*time.Millisecond, time.Time{}); !slices.Equal(got, tc.want) {
 			t.Errorf("%+v: %v, want %v", tc.rule, got, tc.want)
 		}
 	}

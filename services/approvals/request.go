@@ -65,6 +65,7 @@ type Request struct {
 
 	RemindAt time.Time // its channel is told again then; zero: it is not
 	Overdue  bool      // it waits although its time is over; see Keeps
+	Reminded int       // how many reminders there were
 	// Escalated is how many steps of the rule have come; EscalateAt is when the next
 	// one does, zero for none.
 	Escalated  int

@@ -77,7 +77,22 @@ type Rule struct {
 	Quorum          int64      `json:"quorum,omitempty" doc:"how many people must say yes to the same; one no ends it"`
 	RemindMs        []int64    `json:"remind_ms,omitempty" doc:"how long after it was asked its channel is told again"`
 	Escalate        []Step     `json:"escalate,omitempty" doc:"what follows while nobody decides, in order"`
+	Calendar        *Calendar  `json:"calendar,omitempty" doc:"which time counts towards expiry, reminders and steps; absent: all of it"`
 	AtExpiry        string     `json:"at_expiry,omitempty" enum:"keep,end" doc:"keep: it waits on when its time is over; end: the run ends then; absent: it ends, and the call is not made"`
+}
+
+// Calendar is when people are at work.
+type Calendar struct {
+	TimeZone string      `json:"time_zone"`
+	Open     []OpenHours `json:"open"`
+	Holidays []string    `json:"holidays,omitempty" doc:"days (2026-12-25) and ranges of days (2026-12-24..2026-12-26) on which nothing opens"`
+}
+
+// OpenHours are hours of some days of the week.
+type OpenHours struct {
+	Days []string `json:"days" doc:"mon to sun"`
+	From string   `json:"from" doc:"by the wall clock, like 09:00"`
+	To   string   `json:"to" doc:"not after from: on the next day"`
 }
 
 // Step is one step of an escalation.
@@ -103,6 +118,12 @@ func rule(r *events.DecisionRule) *Rule {
 	out := &Rule{RequesterDenied: r.RequesterDenied, CommentRequired: r.CommentRequired, Quorum: r.Quorum, RemindMs: r.RemindMs, AtExpiry: r.AtExpiry}
 	for _, d := range r.Deciders {
 		out.Deciders = append(out.Deciders, Deciders(d))
+	}
+	if c := r.Calendar; c != nil {
+		out.Calendar = &Calendar{TimeZone: c.TimeZone, Holidays: c.Holidays}
+		for _, o := range c.Open {
+			out.Calendar.Open = append(out.Calendar.Open, OpenHours(o))
+		}
 	}
 	for _, e := range r.Escalate {
 		out.Escalate = append(out.Escalate, Step{e.AfterMs, (*Deciders)(e.Deciders), e.Of, e.Channel})

@@ -19,7 +19,8 @@ const awake = `(deferred_until IS NULL OR deferred_until <= (SELECT clock_timest
 // Reminders go on from the time to which it is put off: people are told then.
 const deferSQL = `
 UPDATE approvals.requests r SET deferred_until = $2, deferred_at = $3, deferred_by = $4::text, deferrals = deferrals + 1,
-	remind_at = CASE WHEN remind_at IS NOT NULL THEN COALESCE($2::timestamptz, $3::timestamptz) + remind_gaps[1] * interval '1 millisecond' END
+	remind_at = CASE WHEN remind_at IS NOT NULL THEN COALESCE($2::timestamptz, $3::timestamptz) + (COALESCE($5::bigint[], remind_gaps))[1] * interval '1 millisecond' END,
+	remind_gaps = COALESCE($5::bigint[], remind_gaps)
 WHERE approval_id = $1 AND state = 'pending' AND (keeps OR expires_at > clock_timestamp())
 RETURNING ` + columns
 
@@ -55,7 +56,11 @@ func (s *Store) Defer(ctx context.Context, d approvals.Deferral) (r approvals.Re
 		if !until.IsZero() {
 			to = &until
 		}
-		put, err := one(tx.Query(ctx, deferSQL, d.ID, to, now, d.By))
+		from := now
+		if to != nil {
+			from = until
+		}
+		put, err := one(tx.Query(ctx, deferSQL, d.ID, to, now, d.By, r.RemindersAnew(from)))
 		if errors.Is(err, pgx.ErrNoRows) {
 			outcome = approvals.TooLate // the last moment passed since the row was read
 			return nil

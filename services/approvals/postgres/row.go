@@ -14,7 +14,7 @@ import (
 const columns = `approval_id, namespace, kind, run_id, call_id, agent, tool, tool_digest, args::text, digest,
 	epoch, key, summary, labels::text, state, decided_by, door, comment, result::text,
 	created_at, expires_at, decided_at, valid_until, withdraw_reason, unused_at, unused_reason,
-	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy, deferred_until, deferred_by, votes::text, remind_at, escalated, escalate_at,
+	announced_at, announce_count, landed_at, question::text, channel, preview, asked_digest, edited_args::text, rule::text, requester, policy, deferred_until, deferred_by, votes::text, remind_at, escalated, escalate_at, reminders,
 	keeps AND state = 'pending' AND expires_at <= clock_timestamp()`
 
 // row is one asked request as the database has it.
@@ -45,6 +45,7 @@ type row struct {
 	RemindAt                                   *time.Time
 	Escalated                                  int
 	EscalateAt                                 *time.Time
+	Reminders                                  int
 	Overdue                                    bool
 }
 
@@ -61,6 +62,7 @@ func (r row) request() (approvals.Request, error) {
 		WithdrawReason: r.WithdrawReason, UnusedAt: utc(r.UnusedAt), UnusedReason: r.UnusedReason,
 		AnnouncedAt: utc(r.AnnouncedAt), AnnounceCount: r.AnnounceCount, LandedAt: utc(r.LandedAt),
 	}
+	out.Reminded = r.Reminders
 	out.DeferredUntil, out.DeferredBy, out.Overdue = utc(r.DeferredUntil), r.DeferredBy, r.Overdue
 	if r.State != approvals.StatePending {
 		out.Decision = r.State

@@ -87,11 +87,17 @@ func (s *Store) Ask(ctx context.Context, a approvals.Ask) (approvals.Request, bo
 	if err != nil {
 		return approvals.Request{}, false, err
 	}
+	var now time.Time
+	if a.Counts() {
+		if err := s.pool.QueryRow(ctx, clockSQL).Scan(&now); err != nil {
+			return approvals.Request{}, false, err
+		}
+	}
 	r, err := s.open(ctx, a, []any{a.ID, a.Namespace, a.RunID, a.Kind, a.CallID, a.Agent, a.Tool, a.ToolDigest,
 		string(a.Args), a.Digest, a.Epoch, a.Key, a.Summary, string(labels), a.Cause,
-		a.ExpiresAfter.Milliseconds(), a.ValidFor.Milliseconds(), question, a.Channel,
+		a.Lasts(now).Milliseconds(), a.ValidFor.Milliseconds(), question, a.Channel,
 		a.Preview, approvals.Similarity(a.Kind, a.Tool, a.Args, a.Labels), rule, a.Requester, a.Policy,
-		append([]int64{}, approvals.ReminderGaps(a.Rule, a.ExpiresAfter)...), a.Keeps(), a.Steps()})
+		append([]int64{}, approvals.ReminderGaps(a.Rule, a.ExpiresAfter, now)...), a.Keeps(), a.Steps(now)})
 	if err == nil {
 		return r, false, nil
 	}
