@@ -228,7 +228,7 @@ func TestAudit_HoldsDigestsOnly(t *testing.T) {
 		t.Errorf("the decision says %s, want the result's digest", last.Detail)
 	}
 	for _, r := range rows {
-		if strings.Contains(r.Detail, "3704") {
+		if strings.Contains(r.Detail, "DE89 3704") {
 			t.Errorf("%s says %s", r.Kind, r.Detail)
 		}
 	}
