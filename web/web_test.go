@@ -32,16 +32,21 @@ func TestPages_EscapeEverythingAndNeedNoScript(t *testing.T) {
 		Text, To string
 		Choices  []string
 	}
+	type field struct {
+		Name, Title string
+		Required    bool
+	}
 	type approval struct {
 		ID, Kind, RunID, Agent, Tool, Args, Summary string
 		Question                                    *question
+		Form                                        []field
 		CreatedAt, ExpiresAt                        time.Time
 	}
 	now := time.Date(2026, 3, 5, 2, 14, 0, 0, time.UTC)
 	data := map[string]any{
 		"Title": evil, "Namespace": evil, "Name": evil, "Role": evil, "Here": "approvals", "At": now, "More": true,
-		"Approvals": []approval{{evil, "action", evil, evil, evil, evil, evil, nil, now, now},
-			{evil, "question", evil, evil, evil, evil, evil, &question{evil, evil, []string{evil}}, now, now}},
+		"Approvals": []approval{{evil, "action", evil, evil, evil, evil, evil, nil, []field{{evil, evil, true}}, now, now},
+			{evil, "question", evil, evil, evil, evil, evil, &question{evil, evil, []string{evil}}, nil, now, now}},
 	}
 	var b bytes.Buffer
 	if err := Render(&b, "approvals", data); err != nil {

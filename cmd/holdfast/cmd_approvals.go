@@ -173,7 +173,7 @@ func showApproval(w io.Writer, a client.Approval) error {
 		"tool", a.Tool, "arguments", pretty(a.Args), "changed to", edited, "changed", changed, "key", a.Key, "digest", string(a.Digest),
 		"agent", a.Agent, "run", string(a.RunID), "labels", pairs(a.Labels),
 		"hidden", hidden, "decided by", deciders(a.Rule), "started by", a.Requester, "said yes", votes(a),
-		"asked", stamp(a.CreatedAt), "expires", expiry(a), "put off", deferred, "told again", stamp(a.RemindAt), "escalated", escalation(a), "counts", counted(a.Rule),
+		"asked", stamp(a.CreatedAt), "expires", expiry(a), "put off", deferred, "told again", stamp(a.RemindAt), "escalated", escalation(a), "counts", counted(a.Rule), "to fill in", formLines(a.Rule),
 		"decided", decided, "comment", a.Comment, "result", pretty(a.Result), "valid until", stamp(a.ValidUntil),
 		"withdrawn", a.WithdrawReason, "unused", unused, "told", told,
 	); err != nil || a.State != "pending" {
@@ -183,7 +183,11 @@ func showApproval(w io.Writer, a client.Approval) error {
 	if a.Rule != nil && a.Rule.CommentRequired {
 		why = " --comment WHY"
 	}
-	next := fmt.Sprintf("holdfast approvals approve %s%s | holdfast approvals reject %s --comment WHY", a.ApprovalID, why, a.ApprovalID)
+	fill := why
+	for _, f := range a.Rule.FormOf() {
+		fill += " --field " + clean(f.Name) + "=VALUE"
+	}
+	next := fmt.Sprintf("holdfast approvals approve %s%s | holdfast approvals reject %s --comment WHY", a.ApprovalID, fill, a.ApprovalID)
 	switch a.Kind {
 	case events.ApprovalQuestion:
 		next = fmt.Sprintf("holdfast approvals answer %s --text TEXT | holdfast approvals answer %s --result JSON", a.ApprovalID, a.ApprovalID)
@@ -251,26 +255,6 @@ func expiry(a client.Approval) string {
 	return stamp(a.ExpiresAt)
 }
 
-// escalation says which steps have come and when the next one does; empty without any.
-func escalation(a client.Approval) string {
-	if a.Rule == nil || len(a.Rule.Escalate) == 0 {
-		return ""
-	}
-	said := fmt.Sprintf("%d of %d steps", a.Escalated, len(a.Rule.Escalate))
-	if !a.EscalateAt.IsZero() {
-		said += ", the next at " + stamp(a.EscalateAt)
-	}
-	return said
-}
-
-// counted says which time counts; empty when all of it does.
-func counted(r *events.DecisionRule) string {
-	if r == nil || r.Calendar == nil {
-		return ""
-	}
-	return "working hours in " + r.Calendar.TimeZone
-}
-
 // deciders says who may decide; empty when every approver may.
 func deciders(r *events.DecisionRule) string {
 	if r == nil {
@@ -311,6 +295,7 @@ type ApprovalsApproveCmd struct {
 	Output
 	ID      []string `arg:"" help:"Ids of the approvals."`
 	Comment string   `env:"-" placeholder:"TEXT" help:"Kept with the decision, at most 4,000 characters."`
+	Field   []string `env:"-" sep:"none" placeholder:"NAME=VALUE" help:"What is to be filled in: refund=true, reason=damaged. Repeat it for more."`
 	Digest  string   `env:"-" placeholder:"DIGEST" help:"What was shown; anything else is not decided. For one approval."`
 }
 
@@ -318,6 +303,7 @@ type ApprovalsApproveCmd struct {
 func (*ApprovalsApproveCmd) Help() string {
 	return `  holdfast approvals approve 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a-4-0-a4
   holdfast approvals approve ID1 ID2 ID3 --comment "night of 29 November"
+  holdfast approvals approve 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a-4-0-a4 --field reason=damaged
 ` + decisionHelp
 }
 
@@ -330,7 +316,20 @@ func (c *ApprovalsApproveCmd) Run(ctx context.Context, k *kong.Context, group *A
 	if err != nil {
 		return err
 	}
-	return decideEach(ctx, k, api, c.JSON, c.ID, client.Decision{Decision: "approve", Comment: c.Comment, Digest: events.Digest(c.Digest)})
+	d := client.Decision{Decision: "approve", Comment: c.Comment, Digest: events.Digest(c.Digest)}
+	if len(c.Field) > 0 {
+		if len(c.ID) > 1 {
+			return usage(errors.New("--field belongs to one approval; decide them one by one"))
+		}
+		a, err := api.Approval(ctx, events.ApprovalID(c.ID[0]))
+		if err != nil {
+			return advise(err, lookApprovals)
+		}
+		if d.Fields, err = fieldsOf(a.Rule.FormOf(), c.Field); err != nil {
+			return usage(err)
+		}
+	}
+	return decideEach(ctx, k, api, c.JSON, c.ID, d)
 }
 
 // ApprovalsRejectCmd says no.

@@ -103,6 +103,9 @@ type Decision struct {
 	// Args are put in the place of the arguments, with "approve"; Digest is then
 	// required and what PreviewEdit said.
 	Args json.RawMessage `json:"args,omitempty"`
+	// Fields is an object with what the rule's form wants filled in, with "approve";
+	// Digest is then what was shown or, with Args, what PreviewEdit said.
+	Fields json.RawMessage `json:"fields,omitempty"`
 	// Digest is what the person saw. When set, a request that asks about
 	// something else is not decided.
 	Digest events.Digest `json:"digest,omitempty"`
@@ -149,6 +152,20 @@ func (c *Client) PreviewEdit(ctx context.Context, id events.ApprovalID, args jso
 	var out ApprovalEdit
 	_, err := c.do(ctx, call{
 		method: http.MethodPost, path: "/v1/approvals/" + url.PathEscape(string(id)) + "/edit", body: map[string]json.RawMessage{"args": args}, idempotent: true,
+	}, &out)
+	return out, err
+}
+
+// PreviewFilled is PreviewEdit of args, nil for those that were asked about, with what
+// the rule's form wants filled in.
+func (c *Client) PreviewFilled(ctx context.Context, id events.ApprovalID, args, fields json.RawMessage) (ApprovalEdit, error) {
+	body := map[string]json.RawMessage{"fields": fields}
+	if args != nil {
+		body["args"] = args
+	}
+	var out ApprovalEdit
+	_, err := c.do(ctx, call{
+		method: http.MethodPost, path: "/v1/approvals/" + url.PathEscape(string(id)) + "/edit", body: body, idempotent: true,
 	}, &out)
 	return out, err
 }

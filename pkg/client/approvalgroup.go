@@ -62,6 +62,7 @@ type ItemDecision struct {
 	Comment  *string           `json:"comment,omitempty"`
 	Result   json.RawMessage   `json:"result,omitempty"`
 	Args     json.RawMessage   `json:"args,omitempty"` // with approve; see Decision
+	Fields   json.RawMessage   `json:"fields,omitempty"`
 }
 
 // ManyResults is what became of them, in their order.

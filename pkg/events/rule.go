@@ -1,6 +1,7 @@
 package events
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -31,9 +32,43 @@ type DecisionRule struct {
 	AtExpiry string `json:"at_expiry,omitempty"`
 	// Escalate lists what follows while nobody decides, in the order of its times.
 	Escalate []Escalation `json:"escalate,omitempty"`
+	// Form lists the arguments that a person fills in who says yes to the call.
+	Form []FormField `json:"form,omitempty"`
 	// Calendar says which time counts towards the expiry, reminders and steps; nil:
 	// all of it.
 	Calendar *Calendar `json:"calendar,omitempty"`
+}
+
+// FormField is an argument of a call that the person fills in who says yes to it.
+type FormField struct {
+	Name     string          `json:"name"`
+	Title    string          `json:"title,omitempty"`
+	Required bool            `json:"required,omitempty"`
+	Schema   json.RawMessage `json:"schema,omitempty"` // of the argument, as the tool has it
+}
+
+// FormOf is the form of r, which may be nil.
+func (r *DecisionRule) FormOf() []FormField {
+	if r == nil {
+		return nil
+	}
+	return r.Form
+}
+
+// FormMissing names the first field that must be filled in and is not in args; empty
+// for none.
+func (r *DecisionRule) FormMissing(args json.RawMessage) string {
+	if r == nil || len(r.Form) == 0 {
+		return ""
+	}
+	var given map[string]json.RawMessage
+	_ = json.Unmarshal(args, &given) // what is no object has none
+	for _, f := range r.Form {
+		if _, ok := given[f.Name]; f.Required && !ok {
+			return f.Name
+		}
+	}
+	return ""
 }
 
 // Calendar is when people are at work.

@@ -21,6 +21,9 @@ func (t *Tool) CheckArgs(args json.RawMessage) []Violation {
 		bad = append(bad, own.Input().Validate(args)...)
 		raw = own.Input().JSON()
 	}
+	if name := t.FormMissing(args); name != "" && len(bad) == 0 {
+		bad = append(bad, Violation{Path: "$." + name, Message: "must be filled in by the person who approves the call"})
+	}
 	return append(bad, unknownFields(raw, args)...)
 }
 

@@ -48,10 +48,11 @@ type Gate struct {
 
 // Gate reports whether a person must agree to a call of the tool in a run of a
 // definition, and who may. The stricter of both wins: it is asked if one of them
-// asks, and both rules must hold. A condition that cannot be decided asks.
+// asks, and both rules must hold. A condition that cannot be decided asks, and so does an
+// argument that only a person may fill in.
 func (t *Tool) Gate(of Asking, c GateCase) Gate {
 	vars := sync.OnceValue(func() map[string]json.RawMessage { return t.gateValues(of, c) })
-	g := Gate{Ask: c.Fork || t.Approval.asks(vars), Policy: of.PolicyText(t, c.Fork), Rule: of.RuleFor(t)}
+	g := Gate{Ask: c.Fork || len(t.filled(c.Args)) > 0 || t.Approval.asks(vars), Policy: of.PolicyText(t, c.Fork), Rule: of.RuleFor(t)}
 	if policy := of.policyFor(t); policy != nil {
 		g.Ask = g.Ask || policy.asks(vars)
 	}
@@ -77,10 +78,16 @@ func (of Asking) PolicyText(t *Tool, fork bool) string {
 // RuleFor says who may decide what is asked about a call of the tool; nil: every
 // approver.
 func (of Asking) RuleFor(t *Tool) *events.DecisionRule {
+	rules := []*Rule{t.Approval.Rule}
 	if policy := of.policyFor(t); policy != nil {
-		return mergeRules(t.Approval.Rule, policy.Rule)
+		rules = append(rules, policy.Rule)
 	}
-	return mergeRules(t.Approval.Rule)
+	out := mergeRules(rules...)
+	if out != nil && out.Form != nil {
+		_, properties, _ := t.inputMembers()
+		out.Form = t.form().events(properties)
+	}
+	return out
 }
 
 // Policy is the definition's own policy; nil for none.

@@ -63,6 +63,9 @@ func (a *Approvals) check(d *decoder, s spot) {
 	}
 	if a.Policy != nil {
 		a.Policy.check(d, s.at("policy"))
+		if r := a.Policy.Rule; r != nil && r.Form != nil {
+			d.fail(s.at("policy", "form"), "belongs to a tool, whose arguments people fill in")
+		}
 	}
 }
 

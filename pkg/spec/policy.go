@@ -25,7 +25,7 @@ const (
 
 // Approval says when a person must agree before a call runs, and who. In YAML it
 // is never, always or {when: CEL, deciders, requester, comment, quorum, remind,
-// escalate, atExpiry, calendar}.
+// escalate, atExpiry, calendar, form}.
 type Approval struct {
 	Mode string // ApprovalNever, ApprovalAlways or ApprovalWhen
 	// When is over GateVariables; set with ApprovalWhen.
@@ -45,6 +45,7 @@ type approvalForm struct {
 	Escalate  Escalation `json:"escalate,omitempty"`
 	AtExpiry  string     `json:"atExpiry,omitempty"`
 	Calendar  *Calendar  `json:"calendar,omitempty"`
+	Form      Form       `json:"form,omitempty"`
 }
 
 // MarshalJSON writes the YAML form.
@@ -58,7 +59,7 @@ func (a Approval) MarshalJSON() ([]byte, error) {
 			f.Comment = r.Comment
 		}
 		f.Deciders, f.Requester, f.Quorum, f.Remind, f.AtExpiry = r.Deciders, r.Requester, r.Quorum, r.Remind, r.AtExpiry
-		f.Escalate, f.Calendar = r.Escalate, r.Calendar
+		f.Escalate, f.Calendar, f.Form = r.Escalate, r.Calendar, r.Form
 	}
 	return events.Marshal(f)
 }
@@ -79,7 +80,7 @@ func (a *Approval) readNode(d *decoder, s spot) {
 			a.Mode = ApprovalWhen
 		}
 		if len(s.n.pairs) > 1 || len(s.n.pairs) == 1 && f.When == nil {
-			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester, Comment: f.Comment, Quorum: f.Quorum, Remind: f.Remind, AtExpiry: f.AtExpiry, Escalate: f.Escalate, Calendar: f.Calendar}
+			a.Rule = &Rule{Deciders: f.Deciders, Requester: f.Requester, Comment: f.Comment, Quorum: f.Quorum, Remind: f.Remind, AtExpiry: f.AtExpiry, Escalate: f.Escalate, Calendar: f.Calendar, Form: f.Form}
 			a.Rule.fill()
 		}
 		w := s.n.get("when")

@@ -44,6 +44,7 @@ type Rule struct {
 	Quorum    int64     // how many must say yes; 0: one
 	Remind    Reminders
 	Escalate  Escalation
+	Form      Form      // of a tool: what a person fills in who says yes
 	Calendar  *Calendar // which time counts; nil: all of it, unless the other policy says
 	AtExpiry  string    // AtExpiryDeny, AtExpiryKeep or AtExpiryEnd; empty: as other rules say, else AtExpiryDeny
 }
@@ -132,7 +133,7 @@ func (x Reminders) before(d *decoder, s spot, expiry Duration) {
 func (r *Rule) fill() {
 	switch {
 	case r.Requester != "":
-	case r.Deciders == nil && r.Comment == "" && r.Quorum == 0: // times change nothing about who may decide
+	case r.Deciders == nil && r.Comment == "" && r.Quorum == 0 && r.Form == nil: // times change nothing about who may decide
 		r.Requester = RequesterAllowed
 	default:
 		r.Requester = RequesterDenied
@@ -202,6 +203,9 @@ func mergeRules(rules ...*Rule) *events.DecisionRule {
 		out.CommentRequired = out.CommentRequired || r.Comment == CommentRequired
 		out.Quorum = max(out.Quorum, r.Quorum)
 		atExpiry = stricter(atExpiry, r.AtExpiry)
+		if out.Form == nil {
+			out.Form = r.Form.events(nil)
+		}
 		if out.Calendar == nil && r.Calendar != nil {
 			out.Calendar = r.Calendar.event()
 		}

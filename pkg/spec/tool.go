@@ -33,6 +33,7 @@ type Tool struct {
 	// InDoubt says what follows when it is not known whether a call happened.
 	InDoubt  InDoubt  `json:"inDoubt"`
 	Approval Approval `json:"approval"`
+	asked    *Schema  // of what the model gives, when a person fills in the rest; see AskedInput
 	// ApprovalExpiresAfter is how long a question waits for a person; default
 	// 72 h. ApprovalValidFor is how long a yes is good; default 24 h.
 	ApprovalExpiresAfter Duration `json:"approvalExpiresAfter"`
@@ -84,6 +85,7 @@ func (t *Tool) fill() {
 			t.Approval.Mode = ApprovalAlways
 		}
 	}
+	t.fillForm()
 	if t.ApprovalExpiresAfter == 0 {
 		t.ApprovalExpiresAfter = Duration(72 * time.Hour)
 	}
@@ -129,6 +131,7 @@ func (t *Tool) check(d *decoder, s spot) {
 		d.also(s.at("inDoubt", "probe"), "is for writes: a tool whose effect is %s is simply repeated", t.Effect)
 	}
 	t.Approval.check(d, s.at("approval"))
+	t.checkForm(d, s)
 	if r := t.Approval.Rule; r != nil && r.AtExpiry != AtExpiryKeep {
 		r.Remind.before(d, s.at("approval", "remind"), t.ApprovalExpiresAfter)
 		r.Escalate.before(d, s.at("approval", "escalate"), t.ApprovalExpiresAfter)

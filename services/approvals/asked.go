@@ -2,8 +2,10 @@ package approvals
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -105,6 +107,12 @@ func TellAsked(r Request) Message {
 	}
 	if !whole {
 		add("note", "this is cut; see the whole before you decide")
+	}
+	if len(r.Form()) > 0 { // it is filled in behind a link or at the API
+		m.Ask.Choices = slices.DeleteFunc(m.Ask.Choices, func(c Choice) bool { return c.Action == events.Approve })
+	}
+	for _, f := range r.Form() {
+		add("to fill in", Visible(cmp.Or(f.Title, f.Name), 200))
 	}
 	if !whole || len(m.Ask.Choices) > 20 {
 		m.Ask = nil

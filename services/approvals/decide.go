@@ -27,6 +27,7 @@ type Attempt struct {
 	Comment   string
 	Result    json.RawMessage // what the call returned, with Happened; the answer, with Answered
 	Args      json.RawMessage // with Approve: in the place of those that were asked about; nil: as asked
+	Fields    json.RawMessage // with Approve: what the person filled in; nil: nothing
 	Digest    events.Digest   // what the person saw; empty when the door did not show one
 	By        string
 	Groups    []string // of By
@@ -113,6 +114,13 @@ func (a Attempt) Check() error {
 	case len(a.Args) > events.EditBytes:
 		bad("args have %d bytes, at most %d are sent", len(a.Args), events.EditBytes)
 	}
+	switch {
+	case a.Fields == nil:
+	case a.Decision != events.Approve:
+		bad("fields are filled in with the decision approve only")
+	case len(a.Fields) > events.EditBytes:
+		bad("fields have %d bytes, at most %d are sent", len(a.Fields), events.EditBytes)
+	}
 	if a.Decision == events.Answered && a.Result == nil {
 		bad("an answer needs a result: the answer itself, as JSON")
 	}
@@ -170,7 +178,7 @@ func Judge(r Request, a Attempt, now time.Time) Outcome {
 		if r.NeedsComment() && !says(a.Comment) {
 			return NoComment
 		}
-		if a.Unfit != "" || unfit(r.Question, a.Result) != "" {
+		if a.Unfit != "" || unfilled(r, a) != "" || unfit(r.Question, a.Result) != "" {
 			return Unfit
 		}
 		if a.Decision == events.Approve && r.Quorum() > 1 {

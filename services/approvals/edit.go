@@ -120,8 +120,9 @@ func editOf(r Request, tool *spec.Tool, args json.RawMessage) (p Preview, err er
 // edit judges the arguments that an attempt brings. What the tool would not take is
 // an unfit attempt; what changes nothing is no edit.
 func (s *Service) edit(ctx context.Context, a *Attempt) error {
-	if a.Args == nil {
-		return nil
+	shown, err := s.fill(ctx, a)
+	if err != nil || a.Args == nil {
+		return err
 	}
 	r, p, err := s.Preview(ctx, a.Namespace, a.ID, a.Args)
 	switch {
@@ -134,7 +135,9 @@ func (s *Service) edit(ctx context.Context, a *Attempt) error {
 	case a.Digest == "":
 		return fmt.Errorf("%w: other arguments need the digest that confirms them; POST /v1/approvals/%s/edit shows what they change and says it", ErrInvalid, r.ID)
 	default:
-		a.Edit = &p.Edit
+		if a.Edit = &p.Edit; shown {
+			a.Digest = p.Digest
+		}
 	}
 	return nil
 }

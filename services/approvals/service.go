@@ -125,7 +125,7 @@ func (s *Service) Decide(ctx context.Context, a Attempt) (r Request, repeated bo
 	c := &Conflict{Outcome: outcome, Request: r}
 	switch {
 	case outcome == Unfit:
-		c.Detail = cmp.Or(a.Unfit, unfit(r.Question, a.Result))
+		c.Detail = cmp.Or(a.Unfit, unfilled(r, a), unfit(r.Question, a.Result))
 	case outcome == NotAllowed:
 		c.Detail = MayNot(r, a.person())
 	case outcome == Mismatch && a.Digest == "":

@@ -127,6 +127,7 @@ type Approval struct {
 	Args      json.RawMessage
 	Summary   string
 	Question  *events.Question // of the kind question
+	Rule      *events.DecisionRule
 	State     string
 	CreatedAt time.Time
 	ExpiresAt time.Time

@@ -162,7 +162,7 @@ func (s *State) judgeCall(plan *Plan, a Answer, call ModelCall, index int, begun
 	if !strings.HasPrefix(string(args), "{") {
 		return refuse("malformed_arguments", "the arguments must be a JSON object; nothing was called%s", schemaHint(tool))
 	}
-	if bad := tool.Input.Validate(args); len(bad) > 0 {
+	if bad := tool.CheckAsked(args); len(bad) > 0 {
 		return refuse("invalid_arguments", "the arguments break the schema of %s: %s; nothing was called%s", call.Tool, violations(bad), schemaHint(tool))
 	}
 	if own := tool.AnsweredByRunner(); own != nil {
@@ -209,7 +209,7 @@ func (s *State) gate(plan *Plan, asked *events.AskedCall, facts spec.GateCase) {
 
 // schemaHint repeats what a tool's arguments must be, within a limit.
 func schemaHint(tool *spec.Tool) string {
-	if raw := tool.Input.JSON(); raw != nil && len(raw) <= 2000 {
+	if raw := tool.AskedInput().JSON(); raw != nil && len(raw) <= 2000 {
 		return ". The schema is " + string(raw)
 	}
 	return ""

@@ -222,6 +222,7 @@ func (d *decision) decided(plan *Plan, a events.ApprovalDecision) error {
 		// Not what was asked about. It is recorded and nothing runs.
 		a.Decision, a.Comment = events.Reject, "the approval was bound to another call"
 	}
+	a = plan.filledIn(c, a)
 	asked := c.AskedCall
 	if err := d.add(events.FactApprovalDecided, a, true); err != nil {
 		return err

@@ -47,6 +47,9 @@ func (s *State) edited(plan *Plan, c *Call, a events.ApprovalDecision) events.Ap
 	}
 	a.Args = args
 	a.Told = toldChange(c, a)
+	if all := events.Changes(c.Args, args); onlyFills(plan.ruleOf(c.AskedCall), all) {
+		a.Told = toldFilled(a, all)
+	}
 	return a
 }
 

@@ -53,7 +53,12 @@ const asked500 = `{"amount":500,"order":1234567890123456789}`
 
 func newRefunds(t *testing.T) *refunds {
 	t.Helper()
-	docs, err := spec.Parse("t.yaml", []byte(refundDocuments))
+	return refundsOf(t, refundDocuments)
+}
+
+func refundsOf(t *testing.T, documents string) *refunds {
+	t.Helper()
+	docs, err := spec.Parse("t.yaml", []byte(documents))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func (r Request) EstimateInput() int64 {
 	for _, t := range r.Tools {
 		bytes += len(t.Name)
 		if t.Tool != nil {
-			bytes += len(t.Description) + len(t.Input.JSON())
+			bytes += len(t.Description) + len(t.AskedInput().JSON())
 		}
 	}
 	return int64(bytes/2) + 500

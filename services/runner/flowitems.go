@@ -154,7 +154,7 @@ func (s *State) toolItem(plan *Plan, step *spec.Step, it events.StepItem, place 
 		return refuse("arguments_too_large", "the arguments have %d bytes and at most %d are sent; nothing was called", len(canonical), maxArgsBytes)
 	}
 	asked.Args, asked.ArgsDigest = canonical, events.DigestOf(canonical)
-	if bad := tool.Input.Validate(canonical); len(bad) > 0 {
+	if bad := tool.CheckAsked(canonical); len(bad) > 0 {
 		return refuse("invalid_arguments", "the arguments break the schema of %s: %s; nothing was called", step.Tool, violations(bad))
 	}
 	if g := tool.Gate(plan.asking(), spec.GateCase{Args: canonical, Run: s.flowFacts(), Now: now}); g.Ask {

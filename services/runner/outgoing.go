@@ -153,7 +153,7 @@ func (o *outbox) ask(c events.AskedCall) {
 		body.ForkOf = o.s.Started.Origin.RunID
 		body.Summary = fmt.Sprintf("%s, in a fork of run %s, wants to call %s", o.s.Started.Ref.Name, o.s.Started.Origin.RunID, c.Tool)
 	}
-	if e := o.s.changedBefore(c); e != nil {
+	if e := o.s.changedBefore(c); e != nil && len(body.Rule.FormOf()) == 0 { // who fills in a form is asked every time
 		body.Summary += fmt.Sprintf(" just as it was before %s changed it", e.By)
 	}
 	if t, ok := o.plan.Tools[c.Tool]; ok {

@@ -10,12 +10,16 @@ import (
 )
 
 // gate says in the plan whether a person's yes is needed, and what it must be bound
-// to. A call that carries a yes is held to it, also when none is needed by now.
+// to. A call that carries a yes is held to it, also when none is needed by now; one
+// without what a person had to fill in is never made.
 func (p *Plan) gate(t *spec.Tool, c events.CallTool, of spec.Asking, facts spec.GateCase) {
 	facts.Args, facts.Fork = c.Args, c.Rule == events.RuleFork
 	g := t.Gate(of, facts)
 	if p.Gated, p.Bind = g.Ask || c.Approval != nil, ""; p.Gated {
 		p.Bind = events.BindDigest(c.Tool, c.ToolDigest, c.ArgsDigest, g.Policy)
+	}
+	if name := t.FormMissing(c.Args); name != "" && c.Rule != events.RuleRecall {
+		p.Problem = problem(CodeApprovalMissing, "%s was to be filled in by the person who approves the call, and was not; nothing was done", name)
 	}
 }
 

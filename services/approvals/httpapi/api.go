@@ -157,6 +157,7 @@ type decideInput struct {
 		Comment  string          `json:"comment,omitempty" doc:"at most 4,000 characters; the model reads the reason of a rejection. A rule may require one"`
 		Result   json.RawMessage `json:"result,omitempty" doc:"with happened: what the call returned; with answer: the answer, any JSON of at most 64 KiB that the question allows"`
 		Args     json.RawMessage `json:"args,omitempty" doc:"with approve: arguments in the place of those that were asked about; digest must be the one that POST /v1/approvals/{id}/edit said for them"`
+		Fields   json.RawMessage `json:"fields,omitempty" doc:"with approve: an object with what the rule's form wants filled in; the digest is the one that was shown, with args beside it the one that POST /v1/approvals/{id}/edit said for both"`
 		Digest   string          `json:"digest,omitempty" doc:"the digest that was shown; a request that asks about something else is not decided. A yes to a request with a rule needs it"`
 	}
 }
@@ -178,6 +179,7 @@ func (a api) decide(ctx context.Context, in *decideInput) (*decideOutput, error)
 	}
 	x := attemptOf(who)
 	x.ID, x.Decision, x.Comment, x.Result, x.Args, x.Digest = events.ApprovalID(in.ID), in.Body.Decision, in.Body.Comment, in.Body.Result, in.Body.Args, events.Digest(in.Body.Digest)
+	x.Fields = in.Body.Fields
 	r, repeated, err := a.service.Decide(ctx, x)
 	if err != nil {
 		if p := door.From(problem(in.ID, err)); p.Status == http.StatusServiceUnavailable {

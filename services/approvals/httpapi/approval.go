@@ -77,8 +77,17 @@ type Rule struct {
 	Quorum          int64      `json:"quorum,omitempty" doc:"how many people must say yes to the same; one no ends it"`
 	RemindMs        []int64    `json:"remind_ms,omitempty" doc:"how long after it was asked its channel is told again"`
 	Escalate        []Step     `json:"escalate,omitempty" doc:"what follows while nobody decides, in order"`
+	Form            []Field    `json:"form,omitempty" doc:"arguments that the person fills in who says yes"`
 	Calendar        *Calendar  `json:"calendar,omitempty" doc:"which time counts towards expiry, reminders and steps; absent: all of it"`
 	AtExpiry        string     `json:"at_expiry,omitempty" enum:"keep,end" doc:"keep: it waits on when its time is over; end: the run ends then; absent: it ends, and the call is not made"`
+}
+
+// Field is an argument that the person fills in who says yes.
+type Field struct {
+	Name     string          `json:"name"`
+	Title    string          `json:"title,omitempty"`
+	Required bool            `json:"required,omitempty" doc:"no yes without it"`
+	Schema   json.RawMessage `json:"schema,omitempty" doc:"JSON Schema of the argument"`
 }
 
 // Calendar is when people are at work.
@@ -118,6 +127,9 @@ func rule(r *events.DecisionRule) *Rule {
 	out := &Rule{RequesterDenied: r.RequesterDenied, CommentRequired: r.CommentRequired, Quorum: r.Quorum, RemindMs: r.RemindMs, AtExpiry: r.AtExpiry}
 	for _, d := range r.Deciders {
 		out.Deciders = append(out.Deciders, Deciders(d))
+	}
+	for _, f := range r.Form {
+		out.Form = append(out.Form, Field(f))
 	}
 	if c := r.Calendar; c != nil {
 		out.Calendar = &Calendar{TimeZone: c.TimeZone, Holidays: c.Holidays}

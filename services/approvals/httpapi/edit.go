@@ -48,7 +48,8 @@ func registerEdits(d *door.Door, a api) {
 type editInput struct {
 	ID   string `path:"id"`
 	Body struct {
-		Args json.RawMessage `json:"args" doc:"all of the arguments, as the tool is to get them; at most 64 KiB"`
+		Args   json.RawMessage `json:"args,omitempty" doc:"all of the arguments, as the tool is to get them; at most 64 KiB. Absent, with fields: those that were asked about"`
+		Fields json.RawMessage `json:"fields,omitempty" doc:"an object with what the rule's form wants filled in"`
 	}
 }
 
@@ -79,7 +80,10 @@ func (a api) edit(ctx context.Context, in *editInput) (*editOutput, error) {
 	if why := approvals.MayNot(r, personOf(who)); why != "" {
 		return nil, problem(in.ID, &approvals.Conflict{Outcome: approvals.NotAllowed, Request: r, Detail: why})
 	}
-	_, p, err := a.service.Preview(ctx, who.Namespace, r.ID, in.Body.Args)
+	if in.Body.Args == nil && in.Body.Fields == nil {
+		return nil, invalid("body.args", "send the arguments as the tool is to get them, or what is filled in as fields")
+	}
+	_, p, err := a.service.PreviewFilled(ctx, who.Namespace, r.ID, in.Body.Args, in.Body.Fields)
 	if err != nil {
 		return nil, problem(in.ID, err)
 	}

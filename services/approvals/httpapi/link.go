@@ -90,6 +90,7 @@ type view struct {
 	Changed                     string // what a change would be, or was
 	EditArgs, EditShown         string // of the form that confirms a change
 	EditNonce                   string
+	Form                        []formInput // what is filled in with a yes
 }
 
 func (l *links) handler(h func(http.ResponseWriter, *http.Request, string) (int, view)) http.Handler {
@@ -186,7 +187,7 @@ func (l *links) decide(w http.ResponseWriter, r *http.Request, token string) (in
 	}
 	v := viewOf(token, link, q)
 	l.offerEdit(r.Context(), &v, q)
-	v.Problem = problem
+	v.Problem, v.Form = problem, inputsOf(q, r.PostForm.Get)
 	return http.StatusUnprocessableEntity, v
 }
 
@@ -217,6 +218,8 @@ func attempt(field func(string) string, q approvals.Request) (a approvals.Attemp
 		return a, ""
 	}
 	switch {
+	case a.Decision == events.Approve && len(q.Form()) > 0:
+		a.Fields = fieldsOf(q, field)
 	case a.Decision == events.Approve && field("args") != "":
 		a.Args = json.RawMessage(field("args"))
 	case a.Decision == "":
@@ -253,7 +256,7 @@ func viewOf(token string, l approvals.Link, q approvals.Request) view {
 	v.Deferred, v.Spans = approvals.Visible(approvals.DeferredText(q, time.Now()), 300), approvals.SpansOf(q, l.Who(), l.Digest, time.Now())
 	v.Votes = approvals.Visible(approvals.VotesText(q), 2000)
 	v.Changed = approvals.Visible(approvals.ChangesText(q.Changes()), 1<<20)
-	v.Choices = approvals.ChoicesOf(q)
+	v.Choices, v.Form = approvals.ChoicesOf(q), inputsOf(q, func(string) string { return "" })
 	v.MayRemark = q.Kind != events.ApprovalQuestion
 	v.Results = q.Kind == events.ApprovalDoubt
 	if q.Question != nil {

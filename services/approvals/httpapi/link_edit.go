@@ -18,7 +18,7 @@ const editDecision = "edit"
 // when they can be. What has no width or turns the direction of writing is \uXXXX,
 // which means the same in JSON.
 func (l *links) offerEdit(ctx context.Context, v *view, q approvals.Request) {
-	if v.Open && len(q.Args) <= events.EditBytes && l.service.Editable(ctx, q) {
+	if v.Open && len(q.Form()) == 0 && len(q.Args) <= events.EditBytes && l.service.Editable(ctx, q) {
 		v.EditText = approvals.Visible(approvals.Indented(q.Args), 1<<20)
 	}
 }

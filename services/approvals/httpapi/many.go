@@ -42,6 +42,7 @@ type manyItem struct {
 	Decision string          `json:"decision,omitempty"`
 	Comment  *string         `json:"comment,omitempty"`
 	Result   json.RawMessage `json:"result,omitempty" doc:"with happened and answer"`
+	Fields   json.RawMessage `json:"fields,omitempty" doc:"with approve: what the rule's form wants filled in"`
 	Args     json.RawMessage `json:"args,omitempty" doc:"with approve: arguments in the place of those that were asked about; digest is the one that POST /v1/approvals/{id}/edit said for them"`
 }
 
@@ -101,9 +102,10 @@ func (a api) decideMany(ctx context.Context, in *manyInput) (*manyOutput, error)
 // could never be.
 func (a api) attempts(ctx context.Context, in *manyInput, who authn.Principal) (out []approvals.Attempt, more bool, err error) {
 	b := in.Body
-	add := func(at, id, digest, decision, comment string, result, args json.RawMessage) error {
+	add := func(at, id, digest, decision, comment string, result, args, fields json.RawMessage) error {
 		x := attemptOf(who)
 		x.ID, x.Digest, x.Comment, x.Result, x.Args = events.ApprovalID(id), events.Digest(digest), comment, result, args
+		x.Fields = fields
 		if x.Decision, err = approvals.ParseDecision(decision); err == nil {
 			err = x.Check()
 		}
@@ -129,7 +131,7 @@ func (a api) attempts(ctx context.Context, in *manyInput, who authn.Principal) (
 			return nil, false, err
 		}
 		for _, r := range found[:min(len(found), approvals.MaxMany)] {
-			if err := add("body.decision", string(r.ID), string(r.Digest), b.Decision, b.Comment, nil, nil); err != nil {
+			if err := add("body.decision", string(r.ID), string(r.Digest), b.Decision, b.Comment, nil, nil, nil); err != nil {
 				return nil, false, err
 			}
 		}
@@ -154,7 +156,7 @@ func (a api) attempts(ctx context.Context, in *manyInput, who authn.Principal) (
 		if string(item.Result) == "null" && decision != events.Happened {
 			item.Result = nil
 		}
-		if err := add(at, item.ID, item.Digest, decision, comment, item.Result, item.Args); err != nil {
+		if err := add(at, item.ID, item.Digest, decision, comment, item.Result, item.Args, item.Fields); err != nil {
 			return nil, false, err
 		}
 	}

@@ -233,6 +233,7 @@ type approvalRow struct {
 	Kind, Agent, Tool, Summary string
 	Args                       string
 	Question                   *events.Question
+	Form                       []events.FormField // what is filled in with a yes
 	CreatedAt, ExpiresAt       time.Time
 }
 
@@ -246,7 +247,7 @@ func (a *api) approvalsPage(w http.ResponseWriter, r *http.Request) error {
 		open = open[:pageApprovals]
 	}
 	for _, q := range open {
-		data.Approvals = append(data.Approvals, approvalRow{q.ID, q.RunID, q.Kind, q.Agent, q.Tool, q.Summary, pretty(q.Args), q.Question, q.CreatedAt, q.ExpiresAt})
+		data.Approvals = append(data.Approvals, approvalRow{q.ID, q.RunID, q.Kind, q.Agent, q.Tool, q.Summary, pretty(q.Args), q.Question, q.Rule.FormOf(), q.CreatedAt, q.ExpiresAt})
 	}
 	return render(w, http.StatusOK, "approvals", data)
 }

@@ -49,7 +49,7 @@ SELECT item, kind, state, since, detail, coalesce(pool, ''),
  WHERE run_id = $1 AND namespace = $2
  ORDER BY since, item LIMIT 1000`
 
-const approvalColumns = `approval_id, kind, run_id, agent, tool, args, summary, state, created_at, expires_at, question`
+const approvalColumns = `approval_id, kind, run_id, agent, tool, args, summary, state, created_at, expires_at, question, rule`
 
 const approvalsOfRun = `
 SELECT ` + approvalColumns + `
@@ -216,7 +216,7 @@ func scanApproval(row pgx.CollectableRow) (console.Approval, error) {
 	var a console.Approval
 	var args *json.RawMessage
 	var expires *time.Time
-	err := row.Scan(&a.ID, &a.Kind, &a.RunID, &a.Agent, &a.Tool, &args, &a.Summary, &a.State, &a.CreatedAt, &expires, &a.Question)
+	err := row.Scan(&a.ID, &a.Kind, &a.RunID, &a.Agent, &a.Tool, &args, &a.Summary, &a.State, &a.CreatedAt, &expires, &a.Question, &a.Rule)
 	a.Args, a.ExpiresAt, a.CreatedAt = raw(args), orZero(expires), a.CreatedAt.UTC()
 	return a, err
 }

@@ -150,7 +150,7 @@ func markedEntries(r runner.Request) (marked []int) {
 }
 
 func schemaOf(t *spec.Tool) json.RawMessage {
-	if raw := t.Input.JSON(); raw != nil {
+	if raw := t.AskedInput().JSON(); raw != nil {
 		return raw
 	}
 	return json.RawMessage(`{"type":"object"}`)
