@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -20,6 +21,7 @@ type RunsCmd struct {
 
 	Start   RunsStartCmd   `cmd:"" help:"Start a run of an agent or a flow."`
 	Get     RunsGetCmd     `cmd:"" help:"Show one run, or its journal."`
+	Why     RunsWhyCmd     `cmd:"" help:"Say what one run waits for."`
 	List    RunsListCmd    `cmd:"" help:"List runs, newest first."`
 	Watch   RunsWatchCmd   `cmd:"" help:"Follow one run from its first event to its end."`
 	Cancel  RunsCancelCmd  `cmd:"" help:"End runs: calls that have not begun are taken back."`
@@ -165,7 +167,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		spent = fmt.Sprintf("%d model calls, %d tool calls, %d tokens", r.ModelCalls, r.ToolCalls, r.Tokens) + cacheLine(r) + costLine(r)
 	}
 	why := ""
-	if r.Status == events.StatusWaiting {
+	if slices.Contains([]string{events.StatusQueued, events.StatusRunning, events.StatusWaiting}, r.Status) {
 		if w, err := api.Why(ctx, id); err == nil { // a courtesy beside the run
 			why = clean(w.Sentence)
 		}
@@ -179,24 +181,6 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		"deadline", stamp(r.Deadline), "priority", r.Priority, "accepted", stamp(r.AcceptedAt), "updated", stamp(r.UpdatedAt), "ended", stamp(r.EndedAt),
 		"input", pretty(r.Input), "output", pretty(r.Output),
 		"versions", moveLines(r.Migrations), "changed by people", editLines(r.Edits), "messages", messageLines(r.Messages), "plan", planLines(r.Plan), "facts", factLines(r.Facts), "artifacts", artifactLines(r))
-}
-
-func (c *RunsGetCmd) journal(ctx context.Context, w io.Writer, api *client.Client, id events.RunID) error {
-	const all = 1 << 20
-	page, err := upTo(ctx, all, func(ctx context.Context, p client.PageRequest) (client.Page[client.Event], error) {
-		return api.Journal(ctx, id, p)
-	})
-	if err != nil {
-		return advise(err, lookRuns)
-	}
-	if c.JSON {
-		return printJSON(w, page)
-	}
-	rows := make([][]string, 0, len(page.Items))
-	for _, e := range page.Items {
-		rows = append(rows, []string{fmt.Sprint(e.Seq), stamp(e.At), e.Kind, e.Status, e.Worker, short(e.Data, 100)})
-	}
-	return table(w, []string{"SEQ", "AT", "FACT", "STATUS", "WORKER", "DATA"}, rows)
 }
 
 func journalLength(seq int64) string {

@@ -54,6 +54,7 @@ var rules = map[string]rule{
 	"internal/watchdog":    {},
 	"internal/bus":         {may: plus(kit, "pkg/events"), libs: []string{natsClient, otel}},
 	"internal/pg":          {may: plus(kit, "pkg/events"), libs: []string{pgx, "github.com/pressly/goose/v3", "github.com/exaring/otelpgx", otel}},
+	"internal/clocktest":   {},
 	"internal/linetest":    {},
 	"internal/mcptest":     {},
 	"internal/toolfile":    {may: plus(kit, "pkg/"), libs: []string{"github.com/pb33f/libopenapi", "github.com/pb33f/go-yaml"}},
@@ -93,7 +94,7 @@ var rules = map[string]rule{
 	"web":          {},
 	"examples":     {may: []string{"pkg/"}},
 	"test":         {may: []string{"pkg/", "internal/"}, libs: []string{pgx, natsClient}},
-	"test/e2e":     {may: []string{"pkg/", "internal/", "services/runner", "services/runner/journaltest"}, libs: []string{pgx, natsClient}},
+	"test/e2e":     {may: []string{"pkg/", "internal/", "services/runner", "services/runner/journaltest"}, libs: []string{pgx, natsClient, "github.com/modelcontextprotocol/go-sdk"}},
 	"scripts":      {},
 	"cmd/holdfast": {may: []string{"pkg/", "internal/", "services/", "web", "examples/"}, libs: []string{"github.com/alecthomas/kong", pgx, natsClient, yaml, otel}},
 }

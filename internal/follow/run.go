@@ -19,7 +19,7 @@ type History interface {
 }
 
 const (
-	historyPage = 500
+	historyPage = 100 // rows may be large, and each stream holds one page
 	// pollEvery bounds how long a stream can miss an event that the tail lost.
 	pollEvery = 2 * time.Second
 )

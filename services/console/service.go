@@ -24,6 +24,7 @@ type Store interface {
 	MessageStore
 	MigrationReader
 	BundleReader
+	JournalReader
 	ProgramStore
 	TokenStore
 	ResourceStore

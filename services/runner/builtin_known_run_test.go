@@ -67,7 +67,12 @@ func childModel() *script {
 		case strings.Contains(q.Entries[0].User, "errand"):
 			return lookThenChange(ctx, q, n)
 		case strings.Contains(q.Entries[0].User, "greedy"):
-			return greedy(), nil
+			for _, e := range q.Entries {
+				if len(e.Results) > 0 {
+					return greedy(e.Results[0].Text), nil
+				}
+			}
+			return asks(call("look", `{"n":1}`)), nil
 		}
 		switch q.System {
 		case "keep":

@@ -37,26 +37,27 @@ func limitMemory() error {
 	return syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: most, Max: most})
 }
 
-// greedy is an answer of a gibibyte, where there is room for it.
-func greedy() runner.Answer {
+// greedy is what a tool's result becomes: a gibibyte, where there is room for it.
+func greedy(result string) runner.Answer {
 	var text []byte
 	for range 16 {
-		text = append(text, make([]byte, 64<<20)...)
+		text = append(text, strings.Repeat(result, 64<<20/len(result))...)
 	}
 	return said(string(text))
 }
 
-// Runner processes under a real limit of memory die of a model's answer: no deferred
-// code runs. After as many as the limit says the run is parked, the runs beside it end,
-// and once there is memory a person lets it go on.
-func TestCaseC04_AnAnswerThatNoMemoryHolds(t *testing.T) {
+// Runner processes under a real limit of memory die of what they make of a tool's result,
+// a model's answer that none holds: no deferred code runs. After as many as the limit says
+// the run is parked, the runs beside it end, and once there is memory a person lets it go
+// on. The result is there from before the first death: no tool is asked again.
+func TestCaseC04_AResultThatNoMemoryHolds(t *testing.T) {
 	r := newRig(t)
 	poison := events.NewRunID()
 	var dead []func()
 	for range 5 {
 		dead = append(dead, r.limited(256))
 	}
-	r.tools(`1`)
+	calls := r.tools(`"` + strings.Repeat("r", 100<<10) + `"`)
 	r.startAs(poison, events.KindAgent, "clerk", `"greedy"`)
 	var others []events.RunID
 	for range 20 {
@@ -80,6 +81,15 @@ func TestCaseC04_AnAnswerThatNoMemoryHolds(t *testing.T) {
 	}
 	r.command(poison, events.RunResume, events.Command{Reason: "more memory"})
 	r.reaches(poison, events.StatusCompleted)
+	asked := 0
+	for _, c := range calls.all() {
+		if c.RunID == poison {
+			asked++
+		}
+	}
+	if asked != 1 || m.count(poison) != 1 {
+		t.Errorf("the tool was asked %d times, and the model %d times behind the result, want once each", asked, m.count(poison))
+	}
 	r.consistent(append(others, poison)...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/bustest"
 	"github.com/holdfast-run/holdfast/internal/config"
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/pgtest"
@@ -48,6 +50,12 @@ var services = []string{"trigger", "tools", "approvals", "console"}
 // migrate still runs, for the first token.
 func deploy(t *testing.T, database config.Secret) *deployment {
 	t.Helper()
+	return deployOn(t, database, "")
+}
+
+// deployOn is deploy on NATS servers that are there; "" is a process of the deployment.
+func deployOn(t *testing.T, database config.Secret, cluster string) *deployment {
+	t.Helper()
 	secret := make([]byte, 24)
 	if _, err := rand.Read(secret); err != nil {
 		t.Fatal(err)
@@ -57,12 +65,18 @@ func deploy(t *testing.T, database config.Secret) *deployment {
 		plans: map[string]plan{}, live: map[string]*process{}, tokens: map[string]string{},
 	}
 	nats := free(t)
-	d.natsURL = "nats://" + nats
+	if d.natsURL = cluster; cluster == "" {
+		d.natsURL = "nats://" + nats
+	}
 	d.env = append(baseEnv(),
 		"HOLDFAST_DATABASE_URL="+database.Reveal(), "HOLDFAST_NATS_URL="+d.natsURL, "HOLDFAST_EGRESS_ALLOW=127.0.0.0/8",
 		"E2E_KEY=e2e-canary-41d7b09a", "E2E_WEBHOOK_SECRET=whsec_"+base64.StdEncoding.EncodeToString(secret),
 	)
-	d.plan("nats", "nats", "--nats-listen", nats, "--nats-dir", filepath.Join(t.TempDir(), "nats"))
+	if cluster == "" {
+		d.plan("nats", "nats", "--nats-listen", nats, "--nats-dir", filepath.Join(t.TempDir(), "nats"))
+	} else {
+		d.env = append(d.env, "HOLDFAST_NATS_REPLICAS="+strconv.Itoa(bustest.Nodes))
+	}
 	front := free(t)
 	d.edge = "http://" + front
 	edge := []string{"--listen", front}
@@ -76,7 +90,9 @@ func deploy(t *testing.T, database config.Secret) *deployment {
 		d.plan(s, s, args...)
 	}
 	d.plan("edge", "edge", edge...)
-	d.start("nats")
+	if cluster == "" {
+		d.start("nats")
+	}
 	if out, bad, code := command(t, append(slices.Clone(d.env), "HOLDFAST_ADMIN_TOKEN="+d.token), "migrate"); code != 0 {
 		t.Fatalf("migrate: exit %d\n%s%s", code, out, bad)
 	}
@@ -282,11 +298,17 @@ func (d *deployment) finished(t *testing.T, id events.RunID, j job, lost int) []
 
 func (d *deployment) journal(t *testing.T, id events.RunID) []events.RunEvent {
 	t.Helper()
-	p, err := d.operator.Journal(t.Context(), id, client.PageRequest{Limit: 500})
-	if err != nil {
-		t.Fatal(err)
+	var all []events.RunEvent
+	for next := (client.PageRequest{Limit: 500}); ; {
+		p, err := d.operator.Journal(t.Context(), id, next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p.Items...)
+		if next.Cursor = p.NextCursor; next.Cursor == "" {
+			return all
+		}
 	}
-	return p.Items
 }
 
 // inNamespace makes the first token of another namespace and returns its client.

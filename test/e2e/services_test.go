@@ -21,6 +21,7 @@ func TestServices(t *testing.T) {
 		"a run asks a person, starts a run and sleeps": runAsksStartsAndSleeps,
 		"an output that is data is data everywhere":    outputIsData,
 		"a large input arrives whole":                  largeInputArrivesWhole,
+		"C10 results of 300 MB stay out of memory":     hugeResults,
 		"a running run keeps the definitions it has":   runKeepsItsDefinitions,
 		"a name means another agent in each namespace": namespacesAreApart,
 		"apply says where a field is wrong":            applyNamesThePlace,

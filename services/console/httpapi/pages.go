@@ -175,7 +175,7 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 		before = n
 	}
 	after := max(before-1-pageJournal, 0)
-	facts, err := a.console.Events(r.Context(), f.Namespace, id, after, int(before-1-after))
+	facts, err := a.console.Shown(r.Context(), f.Namespace, id, after, int(before-1-after))
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,11 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 		data.Earlier = after + 1
 	}
 	for _, e := range facts {
-		data.Journal = append(data.Journal, journalRow{e.Seq, e.At, e.Kind, e.Cause, e.Worker, pretty(e.Data)})
+		said := pretty(e.Data)
+		if e.Elided > 0 {
+			said = strings.ToValidUTF8(string(e.Data), "") + fmt.Sprintf("\n… %d bytes in all: holdfast runs get %s --journal --json", e.Elided, e.RunID)
+		}
+		data.Journal = append(data.Journal, journalRow{e.Seq, e.At, e.Kind, e.Cause, e.Worker, said})
 	}
 	slices.Reverse(data.Journal)
 	return render(w, http.StatusOK, "run", data)

@@ -202,6 +202,7 @@ func (a *api) runs() {
 
 	door.Register(a.door, huma.Operation{
 		OperationID: "get-run-journal", Method: http.MethodGet, Path: "/v1/runs/{id}/journal", Summary: "Read a run's journal, oldest first", Tags: []string{"runs"},
+		Description: "A page has at most limit rows, and fewer when they say more than about 4 MiB: read on while there is a next_cursor.",
 	}, authn.Viewer, func(ctx context.Context, in *journalInput) (*journalOutput, error) {
 		p, _ := authn.FromContext(ctx)
 		after := journalCursor{in.After}
@@ -211,11 +212,15 @@ func (a *api) runs() {
 		if _, _, err := a.console.Head(ctx, p.Namespace, in.ID); err != nil {
 			return nil, problem(err, "run %s", in.ID)
 		}
-		found, err := a.console.Events(ctx, p.Namespace, in.ID, after.After, in.Limit+1)
+		found, more, err := a.console.Journal(ctx, p.Namespace, in.ID, after.After, in.Limit)
 		if err != nil {
 			return nil, err
 		}
-		return &journalOutput{door.NewPage(found, in.Limit, func(e events.RunEvent) any { return journalCursor{e.Seq} })}, nil
+		page := door.NewPage(found, in.Limit, func(e events.RunEvent) any { return journalCursor{e.Seq} })
+		if more {
+			page.NextCursor = door.EncodeCursor(journalCursor{found[len(found)-1].Seq})
+		}
+		return &journalOutput{page}, nil
 	})
 
 	door.Register(a.door, huma.Operation{

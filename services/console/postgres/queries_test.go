@@ -24,7 +24,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"saveCheckpoint": saveCheckpoint, "savedByKey": savedByKey, "endProgram": endProgram, "eventsOfProgram": eventsOfProgram, "isProgram": isProgram,
 		"firstRow": firstRow, "movesOfRun": movesOfRun, "movedOfRun": movedOfRun, "answersOver": answersOver, "failedOver": failedOver, "versionsOf": versionsOf, "currentOf": currentOf,
 		"retryOf": retryOf, "origin": origin, "insertFork": insertFork, "pastEffects": pastEffects, "forksOf": forksOf, "forkOf": forkOf,
-		"messageTurn": messageTurn, "listener": listener, "unreadMessages": unreadMessages, "lastMessage": lastMessage, "insertMessage": insertMessage, "lastEvents": lastEvents, "firstEvent": firstEvent, "runEffects": runEffects, "controlOfRun": controlOfRun, "newestMessages": newestMessages,
+		"messageTurn": messageTurn, "listener": listener, "unreadMessages": unreadMessages, "lastMessage": lastMessage, "insertMessage": insertMessage, "lastEvents": lastEvents, "shownEvents": shownEvents, "firstEvent": firstEvent, "runEffects": runEffects, "controlOfRun": controlOfRun, "newestMessages": newestMessages,
 		"listResources": listResources, "getResource": getResource,
 	}); err != nil {
 		t.Error(err)

@@ -32,6 +32,7 @@ const (
 	codeToolDenied  = "tool_denied"
 	codeToolError   = "tool_error"
 	codeNeedsInput  = "input_required"
+	codeTooLarge    = "answer_too_large"
 )
 
 // MCP runs a tool of an MCP server.
@@ -137,6 +138,10 @@ func (s *session) call(ctx context.Context, r tools.Request, scrub scrubber) too
 		out = answerOf(raw, scrub, outputLimit(r.Tool, maxResultBytes), &keeper{r: r})
 	case err == nil:
 		out = mcpProblem(tools.Ambiguous, "no_answer", "the server's answer could not be read; it may have happened")
+	case x.tooLargeFor() > 0: // it answers, although the session does not survive it
+		s.silent.Store(0)
+		s.answered.Add(1)
+		out = tooLargeAnswer(r.Class == tools.ClassRead, x.tooLargeFor())
 	default:
 		s.noteSilence(ctx)
 		out = s.failure(ctx, err, sent, status, scrub)
@@ -147,6 +152,15 @@ func (s *session) call(ctx context.Context, r tools.Request, scrub scrubber) too
 		RequestDigest: string(events.DigestOf(fmt.Appendf(nil, "mcp %s %s\n%s", r.Tool.MCP.Server, r.Tool.MCP.Tool, r.Args))),
 	}
 	return out
+}
+
+// tooLargeAnswer is the outcome of a call whose answer is not read to its end. To ask
+// for it again would bring it again, so a read is refused; what an act did, nobody knows.
+func tooLargeAnswer(read bool, limit int64) tools.Outcome {
+	if read {
+		return mcpProblem(tools.Refused, codeTooLarge, "the MCP server's answer is larger than the %d MiB that are read of one; ask for less of it", limit>>20)
+	}
+	return mcpProblem(tools.Ambiguous, codeTooLarge, "the MCP server's answer is larger than the %d MiB that are read of one, so it is not known what it says; it may have happened", limit>>20)
 }
 
 // Codes of JSON-RPC errors that say that nothing was done.

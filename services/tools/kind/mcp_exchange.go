@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ type exchange struct {
 	status     int // HTTP
 	retryAfter time.Duration
 	raw        json.RawMessage
+	tooLarge   int64 // bytes after which reading the answer was given up; zero when it was not
 }
 
 type exchangeKey struct{}
@@ -50,6 +52,21 @@ func (x *exchange) answeredBy(status int, retryAfter time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.status, x.retryAfter = status, retryAfter
+}
+
+func (x *exchange) markTooLarge(limit int64) {
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.tooLarge = limit
+}
+
+func (x *exchange) tooLargeFor() int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.tooLarge
 }
 
 // known returns what is known so far; the exchange may go on after its end was
@@ -107,6 +124,9 @@ func (t *tapped) Write(ctx context.Context, m jsonrpc.Message) error {
 // Read implements mcp.Connection.
 func (t *tapped) Read(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := t.Connection.Read(ctx)
+	if errors.Is(err, errMessageTooLarge) {
+		t.tooLarge()
+	}
 	r, ok := m.(*jsonrpc.Response)
 	if err != nil || !ok || r.Result == nil {
 		return m, err
@@ -132,6 +152,18 @@ func (t *tapped) Read(ctx context.Context) (jsonrpc.Message, error) {
 		}
 	}
 	return m, err
+}
+
+// tooLarge is told whose answer it is when only one is waited for.
+func (t *tapped) tooLarge() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.open) != 1 {
+		return
+	}
+	for _, a := range t.open {
+		a.exchange.markTooLarge(maxMessageBytes)
+	}
 }
 
 // withoutTTL takes the server's wish away that a list be kept: the tool is

@@ -3,13 +3,15 @@ package kind
 import (
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
 	"time"
 )
 
-// maxStreamBytes bounds one HTTP answer of an MCP server, a stream included.
+// maxStreamBytes bounds one stream of an MCP server, which has many messages; an
+// answer that is one message is bounded as such.
 const maxStreamBytes = 32 << 20
 
 // mcpTripper sends an MCP client's requests: with the definition's headers
@@ -50,7 +52,11 @@ func (t *mcpTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPost {
 		x.answeredBy(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()))
 	}
-	resp.Body = &bounded{ReadCloser: resp.Body, left: maxStreamBytes}
+	limit := int64(maxMessageBytes)
+	if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil && media == "text/event-stream" {
+		limit = maxStreamBytes
+	}
+	resp.Body = &bounded{ReadCloser: resp.Body, limit: limit, left: limit, exchange: x}
 	return resp, nil
 }
 
@@ -59,12 +65,19 @@ func (t *mcpTripper) setVersion(v string) { t.version.Store(&v) }
 // bounded fails when a body is too long.
 type bounded struct {
 	io.ReadCloser
-	left int64
+	limit    int64
+	left     int64
+	exchange *exchange
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("the server sent more than %d bytes", maxStreamBytes)
+		var more [1]byte
+		if n, err := b.ReadCloser.Read(more[:]); n == 0 {
+			return 0, err
+		}
+		b.exchange.markTooLarge(b.limit)
+		return 0, fmt.Errorf("the server sent more than %d bytes", b.limit)
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)

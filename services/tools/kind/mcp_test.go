@@ -165,8 +165,9 @@ func TestMCP_DiesHangsAndComesBack(t *testing.T) {
 	wantOutcome(t, b.call(echo, `{}`, 20*time.Second), tools.Happened, "") // in a new process
 	wantOutcome(t, b.call(b.imported("hang", "write"), `{}`, 300*time.Millisecond), tools.Ambiguous, "timeout")
 	wantOutcome(t, b.call(echo, `{}`, 20*time.Second), tools.Happened, "")
-	endless := b.imported("endless", "write")
-	wantOutcome(t, b.call(endless, `{}`, 20*time.Second), tools.Ambiguous, "no_answer")
+	endless, readsEndless := b.imported("endless", "write"), b.imported("endless", "read")
+	wantOutcome(t, b.call(endless, `{}`, 20*time.Second), tools.Ambiguous, "answer_too_large")
+	wantOutcome(t, b.call(readsEndless, `{}`, 20*time.Second), tools.Refused, "answer_too_large")
 	wantOutcome(t, b.call(echo, `{}`, 20*time.Second), tools.Happened, "")
 	wantOutcome(t, b.once("broken", "write", `{}`), tools.Ambiguous, "tool_error")
 }
