@@ -69,6 +69,7 @@ Names of webhooks and schedules, ids of runs and texts of errors are in the deli
 | fires were missed | ` + "`increase(holdfast_trigger_fires_total{outcome=\"skipped\",reason=\"missed\"}[1h]) > 0`" + ` |
 | a schedule starts nothing | ` + "`increase(holdfast_trigger_fires_total{outcome=\"rejected\"}[1h]) > 0`" + ` |
 | starts wait for a runner or for NATS | ` + "`max(holdfast_trigger_backlog_age_seconds) > 60`" + ` |
+| runs wait for a runner to make their model call | ` + "`max(holdfast_runner_unasked_age_seconds) > 60`" + ` |
 | a running run stands still | ` + "`max(holdfast_runner_stalled_seconds) > 1800`" + ` |
 | runs wait for a person because of a fault | ` + "`increase(holdfast_runner_parked_total[1h]) > 0`" + ` |
 | workers die or lose their database | ` + "`increase(holdfast_runner_takeovers_total[10m]) > 0`" + ` |

@@ -38,6 +38,7 @@ type Checkup struct {
 	Paused    []Tally // paused runs, by what they are paused for; empty: by an operator
 	Orphans   Tally   // runs with a model call that a dead worker holds, for over a minute
 	Untaken   Tally   // starts that no runner has committed, for over a minute
+	Unasked   Tally   // runs whose model call no runner has taken, for over a minute
 	Unlanded  Tally   // commands that no runner has committed, for over a minute
 	Doubts    Tally   // effects of which nobody knows whether they happened
 	Waiting   Tally   // questions to people
@@ -107,6 +108,7 @@ func Examine(system System, c Checkup) []Finding {
 	tell(FindingProblem, "newer_runs", c.NewerRuns, "start a runner of the newer release", "%d runs were written to by a newer release and wait for a runner of it")
 	tell(FindingProblem, "orphans", c.Orphans, "look at the runners' logs; whoever has their messages takes them over", "%d model calls are held by workers that are gone, for over a minute")
 	tell(FindingWarning, "untaken_starts", c.Untaken, "are runners and NATS there? GET /v1/system says who works", "%d starts were accepted over a minute ago and no runner has them yet")
+	tell(FindingWarning, "unasked_calls", c.Unasked, "are runners alive, and have they slots? holdfast runs why RUN says what one waits behind", "%d runs wait for a runner to make their model call, for over a minute")
 	tell(FindingWarning, "unlanded_commands", c.Unlanded, "are runners and NATS there? GET /v1/system says who works", "%d commands are kept and have not reached their run for over a minute")
 	for _, t := range c.Rejected {
 		service, code, _ := strings.Cut(t.Code, " ")

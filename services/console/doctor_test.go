@@ -29,8 +29,8 @@ func TestExamine(t *testing.T) {
 			`problem parked_runs: 500 runs need attention (auth)`, `problem parked_runs: error.code=="damaged"`}},
 		"what is in doubt, held by the dead or written by a newer release": {system: healthy, in: Checkup{Doubts: Tally{Count: 2}, Orphans: Tally{Count: 3}, NewerRuns: Tally{Count: 4}}, want: []string{
 			"problem doubts: of 2 effects nobody knows", "problem newer_runs: 4 runs", "problem orphans: 3 model calls"}},
-		"what has not arrived": {system: healthy, in: Checkup{Untaken: Tally{Count: 1}, Unlanded: Tally{Count: 2}, Rejected: []Tally{{Code: "runner decode", Count: 7}}}, want: []string{
-			"warning untaken_starts: 1 starts", "warning unlanded_commands: 2 commands", "warning rejected_messages: runner rejected 7 messages within a day (decode)"}},
+		"what has not arrived": {system: healthy, in: Checkup{Untaken: Tally{Count: 1}, Unasked: Tally{Count: 3}, Unlanded: Tally{Count: 2}, Rejected: []Tally{{Code: "runner decode", Count: 7}}}, want: []string{
+			"warning untaken_starts: 1 starts", "warning unasked_calls: 3 runs wait for a runner", "warning unlanded_commands: 2 commands", "warning rejected_messages: runner rejected 7 messages within a day (decode)"}},
 		"notices that are not known to have arrived": {system: healthy, in: Checkup{Notices: []Tally{{Code: "failed", Count: 2}, {Code: "unknown", Count: 3}}}, want: []string{
 			"warning failed_notices: 2 notices of the last week", "warning unknown_notices: holdfast notices resend NOTICE --may-double"}},
 		"pauses, by an operator and by a budget": {system: healthy, in: Checkup{Paused: []Tally{{Count: 1}, {Code: "pool:night", Count: 2}}}, want: []string{

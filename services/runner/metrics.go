@@ -21,10 +21,11 @@ type Metrics struct {
 	parked    *telemetry.Counter
 	ends      *telemetry.Counter
 	stalled   atomic.Pointer[stall]
+	unasked   atomic.Pointer[stall]
 	now       func() time.Time
 }
 
-// stall is what was seen of the running run that has made no progress for longest.
+// stall is what was seen of what has waited for longest.
 type stall struct {
 	age time.Duration
 	at  time.Time
@@ -62,13 +63,17 @@ func NewMetrics(t *telemetry.Telemetry) (*Metrics, error) {
 			telemetry.Label{Key: "status", Values: []string{events.StatusCompleted, events.StatusFailed, events.StatusCancelled, events.StatusExpired}}),
 		now: time.Now,
 	}
-	i.Gauge("stalled", "s", "Time since the last progress of the running run that has made none for longest, of the whole database, every 15 s; 0 when none is running.", func() (float64, bool) {
-		s := m.stalled.Load()
-		if s == nil {
-			return 0, false
+	seen := func(at *atomic.Pointer[stall]) func() (float64, bool) {
+		return func() (float64, bool) {
+			s := at.Load()
+			if s == nil {
+				return 0, false
+			}
+			return s.age.Seconds(), m.now().Sub(s.at) < stallFor
 		}
-		return s.age.Seconds(), m.now().Sub(s.at) < stallFor
-	})
+	}
+	i.Gauge("unasked_age", "s", "Age of the oldest model call that no runner has taken, of the whole database, every 15 s; 0 when there is none.", seen(&m.unasked))
+	i.Gauge("stalled", "s", "Time since the last progress of the running run that has made none for longest, of the whole database, every 15 s; 0 when none is running.", seen(&m.stalled))
 	return m, i.Err()
 }
 
@@ -131,11 +136,12 @@ func (s *Service) watchStalled(ctx context.Context) {
 	defer every.Stop()
 	for ctx.Err() == nil {
 		look, cancel := context.WithTimeout(ctx, stallEvery)
-		age, err := s.store.Stalled(look)
+		age, unasked, err := s.store.Stalled(look)
 		cancel()
 		switch {
 		case err == nil:
 			s.metrics.stalled.Store(&stall{age, s.metrics.now()})
+			s.metrics.unasked.Store(&stall{unasked, s.metrics.now()})
 		case ctx.Err() == nil:
 			s.log.DebugContext(ctx, "stalled runs are not known", telemetry.KeyErr, err)
 		}

@@ -57,6 +57,19 @@ func TestCaseC06_TheOldestRunningRunIsAMetric(t *testing.T) {
 	}
 }
 
+// A model call that no runner takes is a metric of every runner that lives: here nobody
+// is told that it waits.
+func TestCaseC08_QueuedButNotPickedUpIsAMetric(t *testing.T) {
+	r := newRig(t)
+	id := string(events.NewRunID())
+	r.exec(`INSERT INTO runner.runs (run_id, namespace, kind, name, digest, status, seq, input, trigger, accepted_at)
+		VALUES ($1, 'default', 'agent', 'clerk', 'd', 'running', 1, '{}', '{}', clock_timestamp())`, id)
+	r.exec(`INSERT INTO runner.pending (run_id, namespace, item, kind, since, next_nudge) VALUES ($1, 'default', 'model', 'model', clock_timestamp() - interval '90 s', clock_timestamp() + interval '1 h')`, id)
+	r.worker(&script{}) // it looks as soon as it starts
+	unasked := func() float64 { return r.counted("holdfast_runner_unasked_age_seconds") }
+	r.eventually("the call that waits is seen", func() bool { return unasked() >= 90 }, func() string { return strconv.FormatFloat(unasked(), 'f', 1, 64) })
+}
+
 // Two runners whose clocks are ten minutes ahead of the database's run as any: what
 // they decide, the database's clock decides. How far they are apart is told.
 func TestCaseC14_ClocksThatAreApartAreTold(t *testing.T) {

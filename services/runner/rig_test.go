@@ -198,7 +198,7 @@ func asks(calls ...runner.ModelCall) runner.Answer {
 type rig struct {
 	t    *testing.T
 	db   *pgtest.DB
-	nats *bustest.Server // nil on a cluster
+	nats *bustest.Server
 	link func(testing.TB) *bus.Bus
 	bus  *bus.Bus
 	defs *definitions
@@ -224,16 +224,8 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	t.Parallel()
 	nats := bustest.NewServer(t)
-	r := newRigOn(t, nats.Connect)
-	r.nats = nats
-	return r
-}
-
-// newRigOn is a rig on a JetStream to which link connects.
-func newRigOn(t *testing.T, link func(testing.TB) *bus.Bus) *rig {
-	t.Helper()
 	db := pgtest.New(t)
-	r := &rig{t: t, db: db, link: link, bus: link(t), defs: newDefinitions(t, documents), sql: db.Pool, metrics: telemetry.Discard()}
+	r := &rig{t: t, db: db, nats: nats, link: nats.Connect, bus: nats.Connect(t), defs: newDefinitions(t, documents), sql: db.Pool, metrics: telemetry.Discard()}
 	t.Cleanup(r.checkJournals)
 	return r
 }

@@ -95,8 +95,9 @@ type Store interface {
 	// returns ErrOwnerAlive otherwise.
 	TakeOver(ctx context.Context, id events.RunID, old Claim, taker, worker, cause string) (epoch int64, attempts int, err error)
 	// Stalled returns the time since the last progress of the running run that has
-	// made none for longest; zero when none is running.
-	Stalled(ctx context.Context) (time.Duration, error)
+	// made none for longest, zero when none is running, and for how long the oldest
+	// model call has waited that no runner has taken, zero when there is none.
+	Stalled(ctx context.Context) (still, unasked time.Duration, err error)
 	// Release drops a claim that is still this one.
 	Release(ctx context.Context, id events.RunID, c Claim) error
 

@@ -32,8 +32,8 @@ func (d *deployment) queuedUntilARunnerComes(t *testing.T) {
 	if status.status != http.StatusOK || r.Status != events.StatusQueued || r.RunID != s.RunID {
 		t.Fatalf("without a runner the link answers %d %s, want 200 and queued", status.status, status.body)
 	}
+	d.tellsWhatNobodyTakes(t, s.RunID, j)
 	d.runners(1)
-	d.finished(t, s.RunID, j, 0)
 }
 
 // walk takes a started errand to its end: the question, the yes, the effect.

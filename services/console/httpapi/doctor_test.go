@@ -34,6 +34,8 @@ func TestDoctor_Counts(t *testing.T) {
 		r.exec(`UPDATE runner.runs SET paused_for = 'pool:night' WHERE status = 'paused' AND labels->>'n' = '1'`)
 		r.exec(`UPDATE runner.runs SET claim_worker = CASE labels->>'n' WHEN '1' THEN 'r1' ELSE 'dead' END, claim_at = clock_timestamp() - interval '2 min' WHERE status = 'running' AND labels->>'n' IN ('1', '2')`)
 		r.exec(`UPDATE runner.runs SET min_reader = 99 WHERE status = 'running' AND labels->>'n' = '3'`)
+		r.exec(`INSERT INTO runner.pending (run_id, namespace, item, kind, since) SELECT run_id, namespace, 'model', 'model', clock_timestamp() - CASE labels->>'n' WHEN '3' THEN interval '10 s' ELSE interval '2 min' END
+			FROM runner.runs WHERE namespace = $1 AND (status = 'running' OR status = 'paused')`, namespace)
 		id := r.accept(namespace, "shop", `{}`)
 		r.exec(`UPDATE trigger.deliveries SET accepted_at = clock_timestamp() - interval '2 min' WHERE run_id = $1`, id)
 		r.accept(namespace, "shop", `{}`) // just now
@@ -53,7 +55,7 @@ func TestDoctor_Counts(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"failed_notices 2", "newer_runs 1", "orphans 1", "parked_runs 3", "paused_runs 1", "paused_runs 1", "rejected_messages 6", "unknown_notices 1", "unlanded_commands 1", "untaken_starts 1"}
+	want := []string{"failed_notices 2", "newer_runs 1", "orphans 1", "parked_runs 3", "paused_runs 1", "paused_runs 1", "rejected_messages 6", "unasked_calls 1", "unknown_notices 1", "unlanded_commands 1", "untaken_starts 1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}

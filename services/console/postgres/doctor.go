@@ -30,6 +30,11 @@ UNION ALL
 SELECT 'untaken', '', count(*), min(accepted_at)
   FROM trigger.v_deliveries WHERE namespace = $1 AND landed_at IS NULL AND accepted_at < clock_timestamp() - interval '1 min'
 UNION ALL
+SELECT 'unasked', '', count(*), min(p.since)
+  FROM runner.v_pending p JOIN runner.v_runs r USING (run_id)
+ WHERE p.namespace = $1 AND p.kind = 'model' AND p.pool IS NULL AND p.since < clock_timestamp() - interval '1 min'
+   AND r.claim_worker IS NULL AND r.status NOT IN ('paused', 'needs_attention')
+UNION ALL
 SELECT 'unlanded', '', count(*), min(created_at)
   FROM console.commands WHERE namespace = $1 AND landed_at IS NULL AND created_at < clock_timestamp() - interval '1 min'
 UNION ALL
@@ -76,6 +81,8 @@ func (s *Store) Checkup(ctx context.Context, namespace string) (console.Checkup,
 			c.NewerRuns = t
 		case "untaken":
 			c.Untaken = t
+		case "unasked":
+			c.Unasked = t
 		case "unlanded":
 			c.Unlanded = t
 		case "doubts":

@@ -23,15 +23,17 @@ RETURNING t.run_id, t.timer, t.due, t.tries`
 const nextTimer = `SELECT extract(epoch FROM min(next_try) - clock_timestamp())::float8 FROM runner.timers`
 
 // Stalled implements runner.Store. It reads the open runs.
-func (s *Store) Stalled(ctx context.Context) (time.Duration, error) {
-	var seconds float64
-	err := s.pool.QueryRow(ctx, `
-SELECT greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(updated_at)), 0))::float8
-FROM runner.runs WHERE ended_at IS NULL AND status = 'running'`).Scan(&seconds)
+func (s *Store) Stalled(ctx context.Context) (still, unasked time.Duration, err error) {
+	var seconds, waited float64
+	err = s.pool.QueryRow(ctx, `
+SELECT greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(r.updated_at) FILTER (WHERE r.status = 'running')), 0))::float8,
+       greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(p.since) FILTER (WHERE r.claim_worker IS NULL AND w.run_id IS NULL)), 0))::float8
+  FROM runner.runs r LEFT JOIN runner.pending p ON p.run_id = r.run_id AND p.item = 'model' LEFT JOIN runner.pool_waits w ON w.run_id = r.run_id
+ WHERE r.ended_at IS NULL AND r.status NOT IN ('paused', 'needs_attention', 'waiting')`).Scan(&seconds, &waited)
 	if err != nil {
-		return 0, fmt.Errorf("oldest running run: %w", err)
+		return 0, 0, fmt.Errorf("oldest running run: %w", err)
 	}
-	return time.Duration(seconds * float64(time.Second)), nil
+	return time.Duration(seconds * float64(time.Second)), time.Duration(waited * float64(time.Second)), nil
 }
 
 // DueTimers implements runner.Store. next is how long until another falls due,
