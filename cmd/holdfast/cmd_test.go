@@ -15,13 +15,21 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/holdfast-run/holdfast/internal/clocktest"
 )
 
 // TestMain makes the test binary the command when it is called by its name, so
 // that tests run real processes without a build of their own.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"holdfast": func() { os.Exit(run(os.Args[1:])) },
+		"holdfast": func() {
+			if err := clocktest.FromEnv(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(2)
+			}
+			os.Exit(run(os.Args[1:]))
+		},
 	})
 }
 
