@@ -32,7 +32,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: setup
-setup: ## install what is missing: Go, PostgreSQL's server programs, a C compiler, Node.js
+setup: ## install what is missing: Go, PostgreSQL's server programs, a C compiler, Node.js, Chromium
 	@./scripts/setup.sh test
 
 .PHONY: setup-run

@@ -4,7 +4,8 @@
 #
 #   scripts/setup.sh run     Go and PostgreSQL's server programs
 #   scripts/setup.sh test    the same, a C compiler for the race detector, Python
-#                           and curl for the example loops, and Node.js for MCP servers
+#                           and curl for the example loops, Node.js for MCP servers,
+#                           and Chromium for the console
 set -eu
 
 # The toolchain that is fetched where the system has no usable Go. The digests
@@ -147,6 +148,8 @@ if [ "${1:-run}" = test ]; then
     install_packages "PgBouncer, which Holdfast must work through (its service is switched off)," pgbouncer
     if command -v systemctl >/dev/null 2>&1; then as_root systemctl disable --now pgbouncer >/dev/null 2>&1 || true; fi
   fi
+  command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 ||
+    install_packages "Chromium, which the console is tested in," chromium fonts-dejavu-core
   command -v python3 >/dev/null 2>&1 || install_packages "Python, for the loop of examples/python-loop," python3
   command -v curl >/dev/null 2>&1 || install_packages "curl, for the loop of examples/shell-loop," curl ca-certificates
 fi

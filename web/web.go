@@ -22,11 +22,17 @@ var templates embed.FS
 //go:embed static/holdfast.css
 var css []byte
 
+//go:embed static/icon.svg
+var icon []byte
+
 // CSP is the Content-Security-Policy of every page.
 const CSP = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // CSS is the style sheet, served beside the pages as holdfast.css.
 func CSS() []byte { return css }
+
+// Icon is the picture that a browser puts beside the title, served as icon.svg.
+func Icon() []byte { return icon }
 
 // A page is its own set: layout.html and one file that defines "main".
 var pages = func() map[string]*template.Template {

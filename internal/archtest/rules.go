@@ -70,6 +70,7 @@ var rules = map[string]rule{
 	"internal/pgtest":      {may: plus(kit, "internal/pg", "internal/pgdev"), libs: []string{pgx}},
 	"internal/bustest":     {may: plus(kit, "internal/bus", "internal/natsdev"), libs: []string{natsClient, natsServer}},
 	"internal/archtest":    {},
+	"internal/browsertest": {libs: []string{"github.com/chromedp"}},
 	"internal/scriptmodel": {may: plus(kit, "pkg/")},
 	// The demo is a program of its own: it sees the product from outside.
 	"internal/demo": {may: plus(kit, "pkg/", "internal/scriptmodel", "internal/dirlock", "internal/pgdev", "internal/natsdev"), libs: []string{pgx}},

@@ -25,6 +25,7 @@ func TestServices(t *testing.T) {
 		"a running run keeps the definitions it has":   runKeepsItsDefinitions,
 		"a name means another agent in each namespace": namespacesAreApart,
 		"apply says where a field is wrong":            applyNamesThePlace,
+		"a person follows a run in a browser":          personFollowsARun,
 		"bad input is refused with what and where":     badInputIsRefused,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,11 +44,17 @@ func (a *api) pages() {
 	a.door.Raw("POST /ui/runs/delete", authn.Operator, page(a.deleteForm))
 	a.door.Raw("GET "+SignInPath, door.Public, page(a.signInPage))
 	a.door.Raw("POST "+SignInPath, door.Public, page(a.signIn))
-	a.door.Raw("GET /ui/holdfast.css", door.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/css; charset=utf-8")
+	a.door.Raw("GET /ui/holdfast.css", door.Public, static("text/css; charset=utf-8", web.CSS()))
+	a.door.Raw("GET /ui/icon.svg", door.Public, static("image/svg+xml", web.Icon()))
+}
+
+// static answers with a file that is part of the program.
+func static(contentType string, content []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("Cache-Control", "public, max-age=300")
-		_, _ = w.Write(web.CSS()) // the client is gone when this fails
-	}))
+		_, _ = w.Write(content) // the client is gone when this fails
+	})
 }
 
 // page answers an error as a problem document: a page that cannot be made says
