@@ -363,6 +363,13 @@ func runChild(ctx context.Context) error {
 		defs.byHash[doc.Digest] = doc
 		defs.current[doc.Kind+"/"+doc.Name] = doc.Digest
 	}
+	newer, err := spec.Parse("newer.yaml", []byte(newClerk)) // what an order may move to
+	if err != nil {
+		return err
+	}
+	for _, doc := range newer {
+		defs.byHash[doc.Digest] = doc
+	}
 	log := slog.New(slog.DiscardHandler)
 	database := pg.Config{URL: config.Secret(os.Getenv(childDatabase)), Role: "holdfast_runner"}
 	pool, err := pg.Open(ctx, database)

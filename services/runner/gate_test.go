@@ -198,6 +198,30 @@ func TestGate_MoreStartsWaitOnTheBus(t *testing.T) {
 	w.queue(t.Context(), stageFact, make(chan func(), 1)) // nothing else does
 }
 
+// A start of a batch run is told so by its handler.
+func TestGate_AStartComesAgainLater(t *testing.T) {
+	t.Parallel()
+	w := newGateWorld(t)
+	w.begin(false)()
+	w.begin(true)
+	for range startsWaiting {
+		w.queue(t.Context(), stageStart, make(chan func(), 1))
+	}
+	id := events.NewRunID()
+	data, err := events.Marshal(events.StartRun{RunID: id, Namespace: "default", Ref: events.Ref{Kind: events.KindAgent, Name: "a", Digest: "sha256:1"}, Input: []byte(`1`),
+		Parent: &events.Parent{RunID: events.NewRunID(), Priority: events.PriorityBatch}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, stop := context.WithCancel(t.Context())
+	stop()
+	s := &Service{gate: w.gate, cache: newStateCache(1)}
+	err = s.Handle(now, events.Received{Message: events.Message{Subject: events.RunSubject(id, events.RunStart), ID: "start", Type: events.TypeStartRun, Namespace: "default", Data: data}, Delivered: 3})
+	if wait, ok := fault.Wait(err); !ok || wait != 3*time.Second {
+		t.Errorf("%v, want another turn in 3 s", err)
+	}
+}
+
 // A panic in a handler frees its place.
 func TestGate_APanicTakesNoPlace(t *testing.T) {
 	t.Parallel()

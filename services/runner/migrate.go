@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
+	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 )
@@ -151,6 +153,60 @@ func (d *decision) moveOn(plan *Plan) (*Plan, error) {
 	}
 	d.plan = next
 	return next, d.add(events.FactMigrated, body, false)
+}
+
+// DecideMove says what an order that waits adds to a run whose claim is by's, before
+// the model is asked: nothing while it has to wait. It is pure.
+func DecideMove(s *State, plan *Plan, by Claimed, now time.Time) (Decision, error) {
+	if s.Moving == nil || !s.OwesModelCall() || !s.betweenVersions() {
+		return Decision{State: s}, nil
+	}
+	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now}
+	err := d.advance(plan)
+	return Decision{Facts: d.facts, State: d.state, Plan: d.plan}, err
+}
+
+// moveFirst carries out an order that found the run claimed for a call which was not
+// made: the worker died, or let the claim go. Claim and booking were for the old
+// version's call, so they go in the same commit, and a step asks for the new one's.
+func (s *Service) moveFirst(ctx context.Context, c claimed) (moved bool, err error) {
+	for {
+		_, err = s.locked(ctx, c.run, func() (_ *claimed, err error) { moved, err = s.moveOnce(ctx, c); return nil, err })
+		if !errors.Is(err, ErrVersionConflict) || ctx.Err() != nil {
+			return moved, err
+		}
+	}
+}
+
+func (s *Service) moveOnce(ctx context.Context, c claimed) (moved bool, err error) {
+	l, plan, err := s.ownedState(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	d, err := DecideMove(l.State, plan, c.Claimed, l.Now)
+	if err != nil {
+		return false, fault.Terminal("decide", err)
+	}
+	if len(d.Facts) == 0 {
+		return false, nil
+	}
+	commit := Commit{Before: l.State, After: d.State, Facts: d.Facts, Worker: s.worker, Cause: c.Cause, CancelledAt: cancelMoment(l),
+		Guard: Claim{Worker: s.worker, Epoch: c.Epoch}, Claim: ClaimClear, Alerts: ownAlerts(d.before(l.State), d.State, d.after(plan), l.Now)}
+	if len(plan.Pools) > 0 {
+		commit.Settle = &Settlement{Reservation: s.reservation(l.State, plan.Pools, l.State.Seq, c.Epoch, Amounts{})}
+	}
+	_, at, err := s.commit(ctx, commit)
+	if err != nil {
+		return false, err
+	}
+	s.cache.put(d.State)
+	if err := s.send(ctx, d.State, d.after(plan), d.Facts, at); err != nil {
+		return true, fmt.Errorf("%w: %w", errPublish, err)
+	}
+	if d.State.OwesModelCall() {
+		err = s.publishStep(ctx, d.State, c.Epoch)
+	}
+	return true, err
 }
 
 // unmovable says why the run cannot go on under next; nil when it can.

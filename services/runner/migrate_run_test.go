@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -110,7 +111,7 @@ func TestMigrate_WaitsAndMoves(t *testing.T) {
 	old, _ := r.defs.CurrentDigest(t.Context(), "", events.KindAgent, "clerk")
 	oldTool, _ := r.defs.CurrentDigest(t.Context(), "", "tool", "change")
 	r.eventually("the model is asked", func() bool { return len(r.requests(id)) == 1 }, func() string { return r.journalText(id) })
-	r.defs.apply(t, newClerk)
+	r.defs.apply(t, strings.Replace(newClerk, "Now: ${input}", "Now: ${input.a}", 1))
 	newTool, _ := r.defs.CurrentDigest(t.Context(), "", "tool", "change")
 	r.migrate(id, 1)
 	r.has(id, events.FactMigrationOrdered)
@@ -148,6 +149,13 @@ func TestMigrate_WaitsAndMoves(t *testing.T) {
 		r.eventually("the fork asks", func() bool { return len(r.requests(f)) > 0 }, func() string { return r.journalText(f) })
 		if got := r.requests(f)[0].System; got != system {
 			t.Errorf("a fork at row %d asks under %q, want %q", at, got, system)
+		}
+		// The new version cannot begin with this input, and the old one can.
+		other := r.fork(events.ForkRun{From: id, At: at, Edits: events.ForkEdits{Input: json.RawMessage(`{"b":1}`)}})
+		if at == 1 {
+			r.eventually("the fork with another input asks", func() bool { return len(r.requests(other)) > 0 }, func() string { return r.journalText(other) })
+		} else {
+			r.reaches(other, events.StatusFailed)
 		}
 		r.eventually("the fork ends or waits", func() bool { s := r.status(f); return s != events.StatusRunning }, func() string { return r.journalText(f) })
 	}

@@ -101,6 +101,14 @@ func (s *Service) turn(ctx context.Context, c claimed) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if l.State.Moving != nil {
+		if moved, err := s.moveFirst(ctx, c); moved || err != nil {
+			return false, err
+		}
+		if l, plan, err = s.ownedState(ctx, c); err != nil {
+			return false, err
+		}
+	}
 	request, err := s.request(l.State, plan, c)
 	if err != nil {
 		return false, fault.Terminal("transcript", err)

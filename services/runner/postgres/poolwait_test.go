@@ -131,3 +131,38 @@ func release(t *testing.T, s *Store, st *runner.State) {
 		t.Fatal(err)
 	}
 }
+
+// A run that moves to another version while it waits for a pool leaves the queue: the
+// version may have other pools, and who came later would wait behind it for ever.
+func TestPoolWait_WhoMovesLeavesTheQueue(t *testing.T) {
+	db, s, st := created(t)
+	release(t, s, st)
+	if err := s.Await(t.Context(), st.RunID, st.Seq, runner.Reserved{Refused: "night", Window: "all", Amount: 60}); err != nil {
+		t.Fatal(err)
+	}
+	waits := func() (n int) {
+		t.Helper()
+		if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM runner.pool_waits`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	after, facts := signal(t, st, "s1")
+	if _, _, err := s.Commit(t.Context(), runner.Commit{Before: st, After: after, Facts: facts, Worker: "a", Cause: "s1"}); err != nil || waits() != 1 {
+		t.Fatalf("%d wait after a signal (%v), want 1", waits(), err)
+	}
+	body := events.Migrated{}
+	body.Ref = events.Ref{Kind: events.KindAgent, Name: "a", Digest: "newer"}
+	data, err := events.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fact(after.Seq+1, events.FactMigrated, "m1", false, string(data))
+	moved := after.Clone()
+	if err := moved.Apply(f); err != nil || !moved.OwesModelCall() {
+		t.Fatalf("%v; it is %s", err, moved.Status())
+	}
+	if _, _, err := s.Commit(t.Context(), runner.Commit{Before: after, After: moved, Facts: []runner.Fact{f}, Worker: "a", Cause: "m1"}); err != nil || waits() != 0 {
+		t.Errorf("%d wait after the move (%v), want none", waits(), err)
+	}
+}

@@ -232,7 +232,8 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 		int(c.Claim), c.Worker, c.Cause, c.Guard.Epoch, st.End != "" && c.Before.End == "", cancelled, c.Before.Seq, readerOf(c.Facts), st.Cost, st.CostGuess, countsAnew(c), heard, unread,
 		string(st.Started.Ref.Digest), c.Unclaimed, st.Usage.CacheReadTokens, st.Usage.CacheWriteTokens)
 	// The run stops owing a call that nobody has begun: it may wait for a pool.
-	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall()
+	// One that moves to another version books what that one says.
+	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall() || st.Moved > c.Before.Moved
 	moves := movesSlots(c)
 	query, args := begins(c, updateRun, updateStarting, args)
 	pauses := movesPause(c)
