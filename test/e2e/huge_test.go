@@ -23,9 +23,10 @@ import (
 
 const (
 	hugeBytes = 300 << 20
-	// mostOfTools is what the tools service may have had in memory, whatever came.
-	mostOfTools  = 256 << 20
-	mostOfRunner = 192 << 20
+	// What the processes may have had in memory, whatever came. Beside it the runner has
+	// the large inputs of other tests.
+	mostOfTools  = 320 << 20
+	mostOfRunner = 512 << 20
 )
 
 const hugeDefinitions = `apiVersion: holdfast/v1

@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -48,18 +51,33 @@ func startWaitsForTheEnd(t *testing.T, d *deployment) {
 
 func startStreamsTheRun(t *testing.T, d *deployment) {
 	j := job{Job: "streams", Do: []string{"read", "pay"}}
-	last := d.out.hold(t, j.Job, len(j.Do)) // until the stream is there for long
-	streamed := make(chan answer, 1)
-	go func() {
-		a, err := d.trySend(t, http.MethodPost, "/v1/agents/clerk/runs", d.token, []byte(`{"input":`+string(j.input())+`}`), map[string]string{"Accept": "text/event-stream"})
+	last := d.out.hold(t, j.Job, len(j.Do)) // until the stream is there
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.edge+"/v1/agents/clerk/runs", strings.NewReader(`{"input":`+string(j.input())+`}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{"Authorization": {"Bearer " + d.token}, "Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	a := answer{status: resp.StatusCode, header: resp.Header}
+	stream := bufio.NewReader(resp.Body)
+	for !bytes.Contains(a.body, []byte("id: 1\n")) {
+		line, err := stream.ReadBytes('\n')
 		if err != nil {
-			t.Error(err)
+			t.Fatalf("%d %s: %v", a.status, a.body, err)
 		}
-		streamed <- a
-	}()
+		a.body = append(a.body, line...)
+	}
 	last.wait(t)
 	last.release()
-	a := <-streamed
+	rest, err := io.ReadAll(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.body = append(a.body, rest...)
 	id := events.RunID(a.header.Get("Holdfast-Run-Id"))
 	if a.status != http.StatusOK || !id.Valid() || a.header.Get("Location") != "/v1/runs/"+string(id) || a.header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%d %v %s", a.status, a.header, a.body)
