@@ -37,13 +37,13 @@ func Icon() []byte { return icon }
 // A page is its own set: layout.html and one file that defines "main".
 var pages = func() map[string]*template.Template {
 	out := map[string]*template.Template{}
-	for _, name := range []string{"runs", "run", "delete", "approvals", "signin"} {
+	for _, name := range []string{"runs", "run", "delete", "approvals", "approval", "signin"} {
 		out[name] = template.Must(template.New("layout.html").Funcs(funcs).ParseFS(templates, "templates/layout.html", "templates/"+name+".html"))
 	}
 	return out
 }()
 
-// Render writes the page of that name: runs, run, delete, approvals or signin.
+// Render writes the page of that name: runs, run, delete, approvals, approval or signin.
 func Render(w io.Writer, name string, data any) error {
 	page, ok := pages[name]
 	if !ok {

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"io"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -28,31 +29,88 @@ func TestShow_ObeysNothing(t *testing.T) {
 func TestPages_EscapeEverythingAndNeedNoScript(t *testing.T) {
 	t.Parallel()
 	evil := `"><script>alert(1)</script><img src=x onerror=alert(1)>`
-	type question struct {
-		Text, To string
-		Choices  []string
-	}
-	type field struct {
-		Name, Title string
-		Required    bool
-	}
-	type approval struct {
-		ID, Kind, RunID, Agent, Tool, Args, Summary string
-		Question                                    *question
-		Form                                        []field
-		CreatedAt, ExpiresAt                        time.Time
-	}
 	now := time.Date(2026, 3, 5, 2, 14, 0, 0, time.UTC)
-	data := map[string]any{
-		"Title": evil, "Namespace": evil, "Name": evil, "Role": evil, "Here": "approvals", "At": now, "More": true,
-		"Approvals": []approval{{evil, "action", evil, evil, evil, evil, evil, nil, []field{{evil, evil, true}}, now, now},
-			{evil, "question", evil, evil, evil, evil, evil, &question{evil, evil, []string{evil}}, nil, now, now}},
+	type span struct{ Action, Label string }
+	type choice struct{ Action, Label, Style string }
+	type change struct{ Path, From, To string }
+	type done struct {
+		ID, Title, Text string
+		OK              bool
 	}
-	var b bytes.Buffer
-	if err := Render(&b, "approvals", data); err != nil {
-		t.Fatal(err)
+	item := map[string]any{"ID": evil, "Digest": evil, "Title": evil, "Because": evil, "Args": evil, "Key": evil, "RunID": evil, "May": true, "Tick": true, "Hidden": false,
+		"Deciders": evil, "MayNot": evil, "Votes": evil, "Deferred": evil, "CreatedAt": now, "ExpiresAt": now, "RemindAt": now, "NeedsComment": true}
+	hidden := map[string]any{"ID": evil, "Title": evil, "Because": evil, "RunID": evil, "Hidden": true, "Tick": false, "May": false, "Deciders": evil, "MayNot": evil, "Votes": "", "Deferred": "", "CreatedAt": now, "ExpiresAt": now, "RemindAt": now, "Args": "", "Key": "", "Digest": "", "NeedsComment": false}
+	frame := map[string]any{"Title": evil, "Namespace": evil, "Name": evil, "Role": evil, "Here": "approvals", "At": now}
+	group := func(id string) map[string]any {
+		return map[string]any{"ID": id, "Title": evil, "Count": 3, "Oldest": now, "Expiry": now, "Items": []any{item, hidden, item}, "More": "group=x", "Proposal": evil, "Approved": 7, "Ticks": true, "NeedsComment": true, "Spans": []span{{evil, evil}}}
 	}
-	checkHTML(t, b.String())
+	inbox := map[string]any{"By": evil, "Group": evil, "Deferred": false, "Groups": []any{group("g0"), group("g1")}, "Next": "by=x", "Done": []done{{evil, evil, evil, false}, {evil, evil, evil, true}}, "Problem": evil}
+	type input struct {
+		Name, Title, Hint, Value string
+		Options                  []string
+		Long, Number, Required   bool
+	}
+	one := map[string]any{"Form": []input{{evil, evil, evil, evil, []string{evil}, false, false, true}, {evil, evil, evil, evil, nil, true, false, false}, {evil, evil, evil, evil, nil, false, true, false}}, "Item": item, "Kind": "action", "State": "pending", "Tool": evil, "Agent": evil, "Requester": evil, "Labels": map[string]string{evil: evil}, "Ended": evil, "Open": true, "Comment": evil,
+		"Message": evil, "Problem": evil, "Question": evil, "To": evil, "Schema": evil, "Choices": []choice{{evil, evil, "primary"}}, "Answers": true, "Results": false, "Changes": []change{{evil, evil, evil}}, "Typed": evil,
+		"EditText": evil, "EditArgs": "", "EditDigest": evil, "EditTitle": evil, "Spans": []span{{evil, evil}}}
+	confirm := maps.Clone(one)
+	confirm["EditArgs"] = evil
+	for _, tc := range []struct {
+		name string
+		data map[string]any
+	}{{"approvals", inbox}, {"approval", one}, {"approval", confirm}} {
+		maps.Copy(tc.data, frame)
+		var b bytes.Buffer
+		if err := Render(&b, tc.name, tc.data); err != nil {
+			t.Fatal(err)
+		}
+		checkHTML(t, b.String())
+		checkControls(t, b.String())
+	}
+}
+
+// checkControls demands that whoever uses a keyboard or hears the page reaches and knows
+// everything that can be filled in: each control has a label of its own, each id is
+// there once, and nothing takes itself out of the order of the page.
+func checkControls(t *testing.T, page string) {
+	t.Helper()
+	ids, labels := map[string]int{}, map[string]bool{}
+	for _, m := range tag.FindAllStringSubmatch(page, -1) {
+		for _, a := range attribute.FindAllStringSubmatch(m[2], -1) {
+			switch {
+			case a[1] == "id":
+				ids[a[2]]++
+			case a[1] == "for":
+				labels[a[2]] = true
+			case a[1] == "tabindex" && m[1] != "main":
+				t.Errorf("<%s> has a tabindex", m[1])
+			}
+		}
+	}
+	for id, n := range ids {
+		if n > 1 {
+			t.Errorf("the id %q is there %d times", id, n)
+		}
+	}
+	controls := 0
+	for _, m := range tag.FindAllStringSubmatch(page, -1) {
+		if (m[1] != "input" && m[1] != "textarea" && m[1] != "select") || strings.Contains(m[2], `type="hidden"`) {
+			continue
+		}
+		controls++
+		id := ""
+		for _, a := range attribute.FindAllStringSubmatch(m[2], -1) {
+			if a[1] == "id" {
+				id = a[2]
+			}
+		}
+		if !labels[id] {
+			t.Errorf("<%s%s> has no label", m[1], m[2])
+		}
+	}
+	if controls == 0 {
+		t.Error("the page has nothing to fill in")
+	}
 }
 
 // tag matches a start tag; escaped text has no "<" and no ">".

@@ -106,10 +106,11 @@ func init() {
 		rules["services/"+s+"/inbox"] = adapter(s, []string{"internal/bus"})
 		rules["services/"+s+"/httpapi"] = adapter(s, []string{"internal/door", "internal/authn", "internal/follow"}, huma)
 	}
-	// The console renders what the reader of the catalog returns.
-	httpapi := rules["services/console/httpapi"]
-	httpapi.may = append(httpapi.may, "web")
-	rules["services/console/httpapi"] = httpapi
+	for _, s := range []string{"console", "approvals"} { // who has pages
+		httpapi := rules["services/"+s+"/httpapi"]
+		httpapi.may = append(httpapi.may, "web")
+		rules["services/"+s+"/httpapi"] = httpapi
+	}
 }
 
 // domain is a service's root package: rules and types, no driver.

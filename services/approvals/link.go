@@ -27,6 +27,7 @@ const (
 	DoorAPI   = "api"
 	DoorLink  = "link"
 	DoorSlack = "slack"
+	DoorPage  = "console"
 )
 
 // Link lets one person see one request and decide it.

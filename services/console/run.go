@@ -127,7 +127,6 @@ type Approval struct {
 	Args      json.RawMessage
 	Summary   string
 	Question  *events.Question // of the kind question
-	Rule      *events.DecisionRule
 	State     string
 	CreatedAt time.Time
 	ExpiresAt time.Time

@@ -16,7 +16,6 @@ import (
 // Store is everything the console keeps and reads; postgres.Store is one.
 type Store interface {
 	RunReader
-	ApprovalReader
 	CommandStore
 	BulkStore
 	ForkStore

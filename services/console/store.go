@@ -18,12 +18,6 @@ type RunReader interface {
 	Situation(ctx context.Context, namespace string, id events.RunID) (Situation, error)
 }
 
-// ApprovalReader reads open questions.
-type ApprovalReader interface {
-	// OpenApprovals lists at most limit open questions of a namespace, oldest first.
-	OpenApprovals(ctx context.Context, namespace string, limit int) ([]Approval, error)
-}
-
 // CommandStore keeps operators' orders until the runner has them.
 type CommandStore interface {
 	// AddCommand inserts c. When its Key was used before, the stored command is

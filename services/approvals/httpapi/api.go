@@ -49,6 +49,7 @@ func Register(d *door.Door, s *approvals.Service) {
 	registerResend(d, a)
 	registerSlack(d, a)
 	registerLinks(d, a)
+	registerPages(d, a)
 }
 
 // Codes of the 409 answers.

@@ -218,10 +218,10 @@ func attempt(field func(string) string, q approvals.Request) (a approvals.Attemp
 		return a, ""
 	}
 	switch {
-	case a.Decision == events.Approve && len(q.Form()) > 0:
-		a.Fields = fieldsOf(q, field)
 	case a.Decision == events.Approve && field("args") != "":
 		a.Args = json.RawMessage(field("args"))
+	case a.Decision == events.Approve && len(q.Form()) > 0:
+		a.Fields = fieldsOf(q, field)
 	case a.Decision == "":
 		return a, "Choose what you decide."
 	case a.Decision == events.Answered && q.Question != nil && len(q.Question.Schema) == 0:

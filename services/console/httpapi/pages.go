@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	pageRuns      = 50
-	pageJournal   = 100
-	pageApprovals = 100
+	pageRuns    = 50
+	pageJournal = 100
 )
 
 var statuses = []string{
@@ -31,15 +30,11 @@ var statuses = []string{
 }
 
 // frame is what every page shows around its own part.
-type frame struct {
-	Title, Namespace, Name, Role, Here, Notice string
-	At                                         time.Time
-}
+type frame = web.Frame
 
 func (a *api) pages() {
 	a.door.Raw("GET /{$}", authn.Viewer, page(a.runsPage))
 	a.door.Raw("GET /ui/runs/{id}", authn.Viewer, page(a.runPage))
-	a.door.Raw("GET /ui/approvals", authn.Viewer, page(a.approvalsPage))
 	a.door.Raw("POST /ui/runs/{id}/cancel", authn.Operator, page(a.cancelForm))
 	a.door.Raw("POST /ui/runs/delete", authn.Operator, page(a.deleteForm))
 	a.door.Raw("GET "+SignInPath, door.Public, page(a.signInPage))
@@ -74,19 +69,6 @@ func frameOf(r *http.Request, title, here string) frame {
 		f.Namespace, f.Name, f.Role = p.Namespace, p.Name, p.Role.String()
 	}
 	return f
-}
-
-// render makes the whole page before the first byte leaves.
-func render(w http.ResponseWriter, status int, name string, data any) error {
-	var b bytes.Buffer
-	if err := web.Render(&b, name, data); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", web.CSP)
-	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // the client is gone when this fails
-	return nil
 }
 
 type runsPage struct {
@@ -134,7 +116,7 @@ func (a *api) runsPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		data.Next = next.Encode()
 	}
-	return render(w, http.StatusOK, "runs", data)
+	return web.Write(w, http.StatusOK, "runs", data)
 }
 
 type runPage struct {
@@ -208,7 +190,7 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 		data.Journal = append(data.Journal, journalRow{e.Seq, e.At, e.Kind, e.Cause, e.Worker, said})
 	}
 	slices.Reverse(data.Journal)
-	return render(w, http.StatusOK, "run", data)
+	return web.Write(w, http.StatusOK, "run", data)
 }
 
 func runIn(r *http.Request) (events.RunID, error) {
@@ -231,37 +213,6 @@ func pretty(raw json.RawMessage) string {
 	return b.String()
 }
 
-type approvalsPage struct {
-	frame
-	Approvals []approvalRow
-	More      bool
-}
-
-type approvalRow struct {
-	ID                         events.ApprovalID
-	RunID                      events.RunID
-	Kind, Agent, Tool, Summary string
-	Args                       string
-	Question                   *events.Question
-	Form                       []events.FormField // what is filled in with a yes
-	CreatedAt, ExpiresAt       time.Time
-}
-
-func (a *api) approvalsPage(w http.ResponseWriter, r *http.Request) error {
-	data := approvalsPage{frame: frameOf(r, "Approvals", "approvals")}
-	open, err := a.console.OpenApprovals(r.Context(), data.Namespace, pageApprovals+1)
-	if err != nil {
-		return err
-	}
-	if data.More = len(open) > pageApprovals; data.More {
-		open = open[:pageApprovals]
-	}
-	for _, q := range open {
-		data.Approvals = append(data.Approvals, approvalRow{q.ID, q.RunID, q.Kind, q.Agent, q.Tool, q.Summary, pretty(q.Args), q.Question, q.Rule.FormOf(), q.CreatedAt, q.ExpiresAt})
-	}
-	return render(w, http.StatusOK, "approvals", data)
-}
-
 // cancelForm is the page's button. The door has refused what other sites send.
 func (a *api) cancelForm(w http.ResponseWriter, r *http.Request) error {
 	id, err := runIn(r)
@@ -278,7 +229,7 @@ func (a *api) cancelForm(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *api) signInPage(w http.ResponseWriter, r *http.Request) error {
-	return render(w, http.StatusOK, "signin", frameOf(r, "Sign in", ""))
+	return web.Write(w, http.StatusOK, "signin", frameOf(r, "Sign in", ""))
 }
 
 // signIn keeps the token in a cookie that no script reads and no other site sends.
@@ -299,7 +250,7 @@ func (a *api) signIn(w http.ResponseWriter, r *http.Request) error {
 		}
 		f := frameOf(r, "Sign in", "")
 		f.Notice = "This token is unknown, revoked or expired."
-		return render(w, http.StatusUnauthorized, "signin", f)
+		return web.Write(w, http.StatusUnauthorized, "signin", f)
 	}
 	http.SetCookie(w, &http.Cookie{Name: door.SessionCookie, Value: token, Path: "/", HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"})

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/console"
+	"github.com/holdfast-run/holdfast/web"
 )
 
 // deletePage asks whether runs are to be deleted, or says which were not.
@@ -73,14 +74,14 @@ func (a *api) deleteForm(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if !sure {
-		return render(w, http.StatusOK, "delete", data)
+		return web.Write(w, http.StatusOK, "delete", data)
 	}
 	if len(data.Stay) == 0 {
 		http.Redirect(w, r, "/?deleted="+strconv.Itoa(data.Total), http.StatusSeeOther)
 		return nil
 	}
 	data.Go, data.Notice = nil, deletedNotice(data.Total)
-	return render(w, http.StatusOK, "delete", data)
+	return web.Write(w, http.StatusOK, "delete", data)
 }
 
 // deletedNotice says what was ordered.

@@ -16,7 +16,7 @@ func TestQueriesPrepare(t *testing.T) {
 	pool := pgtest.New(t).Open(t, "holdfast_console")
 	if err := pg.PrepareAll(t.Context(), pool, map[string]string{
 		"getRun": getRun, "callbackOfRun": callbackOfRun, "editsOfRun": editsOfRun, "knownOfRun": knownOfRun, "artifactsOfRun": artifactsOfRun, "listRuns full": full, "listRuns plain": plain, "headOfRun": headOfRun, "eventsOfRun": eventsOfRun,
-		"pendingOfRun": pendingOfRun, "behindCall": behindCall, "behindModel": behindModel, "heldOfRun": heldOfRun, "delayedOfRun": delayedOfRun, "placesOfRun": placesOfRun, "concurrencyKeys": concurrencyKeys, "standingStops": standingStops, "approvalsOfRun": approvalsOfRun, "openApprovals": openApprovals, "workers": workers, "databaseTime": databaseTime, "limitsOfRun": limitsOfRun, "stepsOfRun": stepsOfRun, "pinnedBody": pinnedBody, "poolsOfRun": poolsOfRun,
+		"pendingOfRun": pendingOfRun, "behindCall": behindCall, "behindModel": behindModel, "heldOfRun": heldOfRun, "delayedOfRun": delayedOfRun, "placesOfRun": placesOfRun, "concurrencyKeys": concurrencyKeys, "standingStops": standingStops, "approvalsOfRun": approvalsOfRun, "workers": workers, "databaseTime": databaseTime, "limitsOfRun": limitsOfRun, "stepsOfRun": stepsOfRun, "pinnedBody": pinnedBody, "poolsOfRun": poolsOfRun,
 		"commandByKey": commandByKey, "insertCommand": insertCommand, "owedCommands": owedCommands, "announcedCommands": announcedCommands, "landedCommands": landedCommands,
 		"insertToken": insertToken, "listTokens": listTokens, "revokeToken": revokeToken,
 		"missingNeeds": missingNeeds, "insertVersion": insertVersion, "setCurrent": setCurrent, "currentVersion": currentVersion,

@@ -49,19 +49,13 @@ SELECT item, kind, state, since, detail, coalesce(pool, ''),
  WHERE run_id = $1 AND namespace = $2
  ORDER BY since, item LIMIT 1000`
 
-const approvalColumns = `approval_id, kind, run_id, agent, tool, args, summary, state, created_at, expires_at, question, rule`
+const approvalColumns = `approval_id, kind, run_id, agent, tool, args, summary, state, created_at, expires_at, question`
 
 const approvalsOfRun = `
 SELECT ` + approvalColumns + `
   FROM approvals.v_requests
  WHERE run_id = $1 AND namespace = $2 AND state = 'pending'
  ORDER BY created_at, approval_id LIMIT 200`
-
-const openApprovals = `
-SELECT ` + approvalColumns + `
-  FROM approvals.v_requests
- WHERE namespace = $1 AND state = 'pending' AND approval_id NOT IN (SELECT approval_id FROM approvals.v_deferred)
- ORDER BY created_at, approval_id LIMIT $2`
 
 const heldOfRun = `
 SELECT call_id, stop_id, principal, note, since
@@ -151,19 +145,6 @@ func (s *Store) queues(ctx context.Context, out *console.Situation) error {
 	return nil
 }
 
-// OpenApprovals implements console.ApprovalReader.
-func (s *Store) OpenApprovals(ctx context.Context, namespace string, limit int) ([]console.Approval, error) {
-	rows, err := s.pool.Query(ctx, openApprovals, namespace, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list open approvals: %w", err)
-	}
-	out, err := pgx.CollectRows(rows, scanApproval)
-	if err != nil {
-		return nil, fmt.Errorf("list open approvals: %w", err)
-	}
-	return out, nil
-}
-
 const standingStops = `
 SELECT stop_id, scope, name, principal, note, since FROM tools.v_stops
  WHERE namespace = $1 AND ended_at IS NULL
@@ -216,7 +197,7 @@ func scanApproval(row pgx.CollectableRow) (console.Approval, error) {
 	var a console.Approval
 	var args *json.RawMessage
 	var expires *time.Time
-	err := row.Scan(&a.ID, &a.Kind, &a.RunID, &a.Agent, &a.Tool, &args, &a.Summary, &a.State, &a.CreatedAt, &expires, &a.Question, &a.Rule)
+	err := row.Scan(&a.ID, &a.Kind, &a.RunID, &a.Agent, &a.Tool, &args, &a.Summary, &a.State, &a.CreatedAt, &expires, &a.Question)
 	a.Args, a.ExpiresAt, a.CreatedAt = raw(args), orZero(expires), a.CreatedAt.UTC()
 	return a, err
 }

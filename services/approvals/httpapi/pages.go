@@ -1,0 +1,98 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/approvals"
+	"github.com/holdfast-run/holdfast/web"
+)
+
+// pages serves the inbox of the console and the page of one request. Both work without
+// script; who reads and decides comes from the session.
+type pages struct{ api }
+
+const pagesPath = "/ui/approvals"
+
+func registerPages(d *door.Door, a api) {
+	p := pages{a}
+	page := func(h func(http.ResponseWriter, *http.Request, authn.Principal) error) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			who, _ := authn.FromContext(r.Context())
+			if err := h(w, r, who); err != nil {
+				door.Fail(w, r, err)
+			}
+		})
+	}
+	d.Raw("GET "+pagesPath, authn.Viewer, page(p.inbox))
+	d.Raw("POST "+pagesPath, authn.Approver, page(p.decideTicked))
+	d.Raw("GET "+pagesPath+"/{id}", authn.Viewer, page(p.one))
+	d.Raw("POST "+pagesPath+"/{id}", authn.Approver, page(p.decideOne))
+}
+
+func frameOf(who authn.Principal, title string) web.Frame {
+	return web.Frame{Title: title, Namespace: who.Namespace, Name: who.Name, Role: who.Role.String(), Here: "approvals", At: time.Now().UTC()}
+}
+
+// form reads what a page posted.
+func form(r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			return err
+		}
+		return door.Error(http.StatusBadRequest, door.CodeBadRequest, "this is not a form that a browser sends")
+	}
+	return nil
+}
+
+// itemView is one request as its reader sees it.
+type itemView struct {
+	ID, Digest          string
+	Title, Because      string
+	Args, Key           string
+	RunID               string
+	Hidden              bool   // others decide it, and what it is about is left out
+	May                 bool   // the reader may decide it
+	Tick                bool   // together with others
+	Deciders, MayNot    string // who may, and why the reader may not
+	Votes, Deferred     string
+	CreatedAt           time.Time
+	ExpiresAt, RemindAt time.Time
+	NeedsComment        bool
+}
+
+func itemOf(r approvals.Request, who authn.Principal) itemView {
+	person := personOf(who)
+	v := itemView{
+		ID: string(r.ID), Title: approvals.Visible(r.Title(), 300), RunID: string(r.RunID), CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, RemindAt: r.RemindAt,
+		Votes: approvals.Visible(approvals.VotesText(r), 2000), Deferred: approvals.DeferredText(r, time.Now()),
+		MayNot: approvals.MayNot(r, person), Hidden: !approvals.MayRead(r, person),
+	}
+	v.May = v.MayNot == "" && who.Role.Allows(authn.Approver)
+	if r.Rule != nil {
+		v.Deciders = r.Rule.String()
+	}
+	switch r.Kind {
+	case events.ApprovalDoubt:
+		v.Because = "Did it happen? The outcome of " + r.Tool + " is not known. Asked by " + r.Agent + "."
+	case events.ApprovalQuestion:
+		v.Because = r.Agent + " asks."
+	default:
+		v.Because = "Asked by " + r.Agent + "."
+	}
+	if v.Hidden {
+		v.Title = r.Agent + " asks about " + r.Tool
+		return v
+	}
+	if r.Question != nil {
+		v.Title = approvals.Visible(r.Question.Text, 1000)
+	}
+	v.Digest, v.Key, v.NeedsComment = string(r.Digest), approvals.Visible(r.Key, 300), r.NeedsComment()
+	v.Args = approvals.Visible(approvals.Indented(r.Args), 20_000)
+	v.Tick = v.May && r.Kind == events.ApprovalAction
+	return v
+}
