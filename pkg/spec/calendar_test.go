@@ -15,6 +15,7 @@ func TestClock_CountsOpenTime(t *testing.T) {
 	lunch := events.Calendar{TimeZone: "UTC", Open: []events.OpenHours{{Days: week, From: "13:00", To: "17:00"}, {Days: week, From: "08:00", To: "12:00"}, {Days: week, From: "09:00", To: "10:00"}}}
 	always := events.Calendar{TimeZone: "Europe/Berlin", Open: []events.OpenHours{{Days: weekdays, From: "00:00", To: "00:00"}}}
 	early := events.Calendar{TimeZone: "Europe/Berlin", Open: []events.OpenHours{{Days: []string{"sun"}, From: "02:30", To: "05:00"}}}
+	west := events.Calendar{TimeZone: "America/New_York", Open: []events.OpenHours{{Days: []string{"sun"}, From: "02:30", To: "05:00"}}}
 	rare := events.Calendar{TimeZone: "UTC", Open: []events.OpenHours{{Days: []string{"mon"}, From: "09:00", To: "09:01"}}}
 	for name, tc := range map[string]struct {
 		c    events.Calendar
@@ -37,6 +38,7 @@ func TestClock_CountsOpenTime(t *testing.T) {
 		"autumn gives one":                      {always, "2026-10-25T00:00:00+02:00", 25 * time.Hour, "2026-10-26T00:00:00+01:00"},
 		"what is always open counts all":        {always, "2026-11-30T10:00:00+01:00", 72 * time.Hour, "2026-12-03T10:00:00+01:00"},
 		"opening that is skipped is the jump":   {early, "2026-03-29T00:00:00+01:00", time.Hour, "2026-03-29T04:00:00+02:00"},
+		"and so it is west of Greenwich":        {west, "2026-03-08T00:00:00-05:00", time.Hour, "2026-03-08T04:00:00-04:00"},
 		"opening that comes twice is the first": {early, "2026-10-25T00:00:00+02:00", time.Hour, "2026-10-25T02:30:00+01:00"},
 		"a night":                               {night, "2026-11-27T23:00:00+01:00", 3 * time.Hour, "2026-11-28T02:00:00+01:00"},
 		"a night, asked behind midnight":        {night, "2026-11-28T01:00:00+01:00", 6 * time.Hour, "2026-11-28T23:00:00+01:00"},

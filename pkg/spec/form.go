@@ -3,6 +3,7 @@ package spec
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,6 +27,9 @@ const (
 	maxFormFields = 20
 	maxFormTitle  = 200
 )
+
+// fieldPattern is of names that people can type into a command as they are.
+var fieldPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`)
 
 // formBlind are keywords of a schema beside properties that say something about
 // arguments by name, so that nobody could take one out.
@@ -100,6 +104,8 @@ func (t *Tool) checkForm(d *decoder, s spot) {
 			d.require(at.at("name"), false, "an argument of the tool, one of the properties of its input")
 		case t.Input != nil && !known:
 			d.fail(at.at("name"), "%q is not among the properties of input; the tool gets what people fill in as an argument", shorten(x.Name))
+		case !fieldPattern.MatchString(x.Name):
+			d.fail(at.at("name"), "%q is not a name that people can type: 1 to 63 of A-Z a-z 0-9 _ -, starting with a letter", shorten(x.Name))
 		case f[:i].has(x.Name):
 			d.fail(at.at("name"), "%q stands here twice", shorten(x.Name))
 		}

@@ -1,6 +1,7 @@
 package approvals
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -55,6 +56,9 @@ func TestMeets_AStepWidensItsOwnCondition(t *testing.T) {
 		}
 		if validSteps(&bad) {
 			t.Errorf("%s is taken", name)
+		}
+		if _, err := askOf("ask:x", events.AskApproval{Rule: &bad}); err == nil || !strings.Contains(err.Error(), "the escalation is not") {
+			t.Errorf("%s is asked: %v", name, err)
 		}
 	}
 	if !validSteps(rule) {

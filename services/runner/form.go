@@ -33,22 +33,13 @@ func onlyFills(rule *events.DecisionRule, all []events.Change) bool {
 	for _, ch := range all {
 		filled := false
 		for _, f := range rule.Form {
-			filled = filled || ch.From == nil && (ch.Path == "$."+f.Name || strings.HasPrefix(ch.Path, "$[") && ch.Path == formPlace(f.Name))
+			filled = filled || ch.From == nil && ch.Path == "$."+f.Name
 		}
 		if !filled {
 			return false
 		}
 	}
 	return true
-}
-
-// formPlace is how a change names a field whose name is no plain word.
-func formPlace(name string) string {
-	quoted, err := events.Marshal(name)
-	if err != nil { // a string can always be written
-		return ""
-	}
-	return "$[" + string(quoted) + "]"
 }
 
 // toldFilled says what a person filled in.
