@@ -31,8 +31,12 @@ func named(t *testing.T) (*pgxpool.Pool, *pgtest.DB) {
 // nothing of it stays in the session.
 func TestKeyed_KeepsItsPlan(t *testing.T) {
 	t.Parallel()
-	pool, _ := named(t)
+	pool, db := named(t)
 	k := pg.NewKeyed(pool)
+	// So small a table is read from end to end unless somebody knows better.
+	exec(t, db.Pool, "INSERT INTO public.notes VALUES (7, 'x')")
+	exec(t, db.Pool, "ANALYZE public.notes")
+	exec(t, db.Pool, "DELETE FROM public.notes")
 	const often, others = "SELECT note FROM public.notes WHERE id = $1", "SELECT count(*)::text FROM public.notes WHERE id = $1"
 	var note string
 	for range 3 {
@@ -52,6 +56,13 @@ func TestKeyed_KeepsItsPlan(t *testing.T) {
 		if !strings.HasPrefix(plan, "Index Scan") {
 			t.Errorf("the kept plan is %q", plan)
 		}
+		var here string
+		if err := tx.QueryRow(t.Context(), "EXPLAIN SELECT note FROM public.notes WHERE id = 2", pgx.QueryExecModeSimpleProtocol).Scan(&here); err != nil {
+			return err
+		}
+		if !strings.HasPrefix(here, "Index Scan") {
+			t.Errorf("a plan that is made in the transaction is %q", here)
+		}
 		return tx.QueryRow(t.Context(), often, 1).Scan(&note)
 	}); !errors.Is(err, pgx.ErrNoRows) {
 		t.Fatal(err)
@@ -67,6 +78,23 @@ func TestKeyed_KeepsItsPlan(t *testing.T) {
 	}
 	if got := text(t, pool, "SELECT current_setting('plan_cache_mode') || ' ' || current_setting('enable_seqscan')"); got != "force_custom_plan on" {
 		t.Errorf("the session is left with %s", got)
+	}
+}
+
+// Behind a pooler a session is another's next, and nothing is kept.
+func TestKeyed_WithoutNamedStatements(t *testing.T) {
+	t.Parallel()
+	_, db := named(t)
+	var mode string
+	k := pg.NewKeyed(db.Pool)
+	read := func(tx pgx.Tx) error {
+		return tx.QueryRow(t.Context(), "SELECT current_setting('plan_cache_mode') || ' ' || current_setting('enable_seqscan')").Scan(&mode)
+	}
+	if err := k.InTx(t.Context(), read); err != nil || mode != "auto on" {
+		t.Errorf("%s, %v; want auto on", mode, err)
+	}
+	if err := k.One(t.Context(), "SELECT current_setting('plan_cache_mode')", nil, &mode); err != nil || mode != "auto" {
+		t.Errorf("%s, %v; want auto", mode, err)
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/runner"
@@ -103,4 +105,34 @@ func TestRecovery_AFailedSendKeepsNoClaim(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a step's answer said was committed and not sent: the step comes again, and says
+// it again.
+func TestRecovery_AStepSaysAgainWhatItsAnswerSaid(t *testing.T) {
+	r := newRig(t)
+	failed := r.failSends(false, 1, events.FactModelAnswered)
+	hold := make(chan struct{})
+	m := &script{answer: func(ctx context.Context, q runner.Request, n int) (runner.Answer, error) {
+		if q.Entries[0].User != `"second"` { // it has the only slot, and gives it back without an answer
+			<-hold
+			return runner.Answer{}, &runner.ModelError{Code: "overloaded", Retry: true, RetryAfter: 9 * time.Minute, Err: errors.New("later")}
+		}
+		if n == 1 {
+			return asks(call("look", `{"n":1}`)), nil
+		}
+		return said("done"), nil
+	}}
+	r.tools(`1`)
+	r.worker(m, func(c *runner.Config) { c.ModelSlots = 1 })
+	first := r.start(events.KindAgent, "clerk", `"first"`)
+	r.eventually("the slot is taken", func() bool { return m.count(first) == 1 }, func() string { return r.journalText(first) })
+	id := r.start(events.KindAgent, "clerk", `"second"`)
+	r.has(id, events.FactStarted)
+	close(hold)
+	r.reaches(id, events.StatusCompleted)
+	if cause := r.journal(id)[1].Cause; failed.count() != 1 || !strings.HasPrefix(cause, "step:") || m.count(id) != 2 {
+		t.Errorf("%d sends failed, the answer came of %s, %d model calls; want 1, a step, 2", failed.count(), cause, m.count(id))
+	}
+	r.consistent(id)
 }
