@@ -195,9 +195,14 @@ func (s *State) gate(plan *Plan, asked *events.AskedCall, facts spec.GateCase) {
 	}
 	facts.Args, facts.Fork = asked.Args, asked.Rule == events.RuleFork
 	g := tool.Gate(plan.asking(), facts)
-	// What a person changed before is asked about again, whatever the conditions say; a
-	// recall begins nothing.
-	if (g.Ask || s.changedBefore(*asked) != nil) && asked.Rule != events.RuleRecall {
+	// What a person changed or refused before is asked about again, whatever the conditions
+	// say, until it was refused often enough; a recall begins nothing.
+	refused, _ := s.refusals(asked.Tool, asked.ArgsDigest, s.Seq+1)
+	if (g.Ask || s.changedBefore(*asked) != nil || refused > 0) && asked.Rule != events.RuleRecall {
+		if asked.Problem = s.refusedBefore(asked); asked.Problem != nil {
+			asked.Route = events.RouteAnswer
+			return
+		}
 		asked.Route = events.RouteAsk
 		asked.ApprovalID = events.NewApprovalID(asked.CallID, "a", s.Seq+1)
 		asked.Bind = events.BindDigest(asked.Tool, s.toolDigest(asked.Tool), asked.ArgsDigest, g.Policy)

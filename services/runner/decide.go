@@ -243,7 +243,7 @@ func refusal(a events.ApprovalDecision) *events.Problem {
 	if a.Comment != "" {
 		msg += ". Reason: " + a.Comment
 	}
-	return &events.Problem{Code: "rejected", Message: msg}
+	return &events.Problem{Code: codeRejected, Message: msg}
 }
 
 func (d *decision) timer(t events.TimerFired) error {

@@ -40,7 +40,7 @@ func (s *State) copied(seq int64) bool {
 // between two turns, nothing is open and nothing holds it.
 func (s *State) forked(f events.Forked) error {
 	s.Fork, s.Guarded = &f, s.Guarded || !f.Retry
-	s.Moving = nil
+	s.Moving, s.Refusals = nil, nil
 	s.Queued, s.SlotWait, s.Shared = len(s.Started.Concurrency) > 0, nil, nil
 	s.Pause, s.Attention, s.Retry, s.Failures, s.Overtime, s.Overdue = nil, nil, nil, 0, 0, false // its time is counted anew
 	maps.DeleteFunc(s.Items, func(_ string, it *Item) bool { return it.Done == nil })

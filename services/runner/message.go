@@ -63,9 +63,9 @@ func (s *State) said(m events.SayRun) {
 }
 
 // heard keeps a message until a request takes it along. Whatever it says, there
-// is more to do than to correct an answer.
+// is more to do than to correct an answer, and a person may now want what was refused.
 func (s *State) heard(text string) {
-	s.Repairing = false
+	s.Repairing, s.Refusals = false, nil
 	s.Messages = append(s.Messages[:len(s.Messages):len(s.Messages)], Message{Text: text})
 }
 

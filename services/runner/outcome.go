@@ -12,7 +12,7 @@ import (
 const (
 	maxBlank     = 3  // that say nothing and ask for nothing
 	maxTruncated = 3  // whose calls were cut at the output limit
-	maxUnusable  = 5  // none of whose calls could be made as it was written
+	maxUnusable  = 5  // none of whose calls could be made as it was written, or that people refused before
 	maxPauses    = 20 // that the provider paused
 
 	// maxCalls of one answer are made: what is open is copied and compared with each
@@ -37,7 +37,7 @@ func unusable(a events.ModelAnswered) bool {
 			return false
 		}
 		switch c.Problem.Code {
-		case "unknown_tool", "malformed_arguments", "invalid_arguments":
+		case "unknown_tool", "malformed_arguments", "invalid_arguments", codeRejected:
 		default:
 			return false
 		}

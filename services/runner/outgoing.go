@@ -156,6 +156,9 @@ func (o *outbox) ask(c events.AskedCall) {
 	if e := o.s.changedBefore(c); e != nil && len(body.Rule.FormOf()) == 0 { // who fills in a form is asked every time
 		body.Summary += fmt.Sprintf(" just as it was before %s changed it", e.By)
 	}
+	if _, r := o.s.refusals(c.Tool, c.ArgsDigest, c.CallID.Row()); r != nil {
+		body.Summary += fmt.Sprintf(", which %s rejected before", r.By)
+	}
 	if t, ok := o.plan.Tools[c.Tool]; ok {
 		body.ExpiresAfterMs = t.ApprovalExpiresAfter.Std().Milliseconds()
 		body.ValidForMs = t.ApprovalValidFor.Std().Milliseconds()

@@ -67,6 +67,7 @@ type State struct {
 	Raised     map[string]int64  // ceilings lifted by command, by the names in ceilings.go
 	Signals    []events.Signal   // kept until a call takes them, the oldest first
 	Edits      []Edit            // calls that a person changed; never written, only replaced
+	Refusals   []Refusal         // calls that a person said no to; never written, only replaced
 	PlanItems  []events.PlanItem
 	NamedFacts map[string]json.RawMessage // canonical; like PlanItems never written, only replaced
 
@@ -453,6 +454,7 @@ func (s *State) decided(seq int64, d events.ApprovalDecision) error {
 		}
 		return nil
 	}
+	s.refuse(seq, c, d)
 	c.State = callDone
 	c.Done = &events.ToolCompleted{CallID: c.CallID, RunID: s.RunID, Tool: c.Tool, Status: events.CallFailed, Error: refusal(d)}
 	if c.onlyAsks() && d.Decision == events.Reject {
