@@ -21,10 +21,12 @@ type Metrics struct {
 }
 
 // Waiting is how many requests wait for a person, in the whole database, and for how
-// long the oldest does.
+// long the oldest does; and how many have ended and no run has taken that yet.
 type Waiting struct {
 	Requests int64
 	Oldest   time.Duration
+	Untaken  int64
+	Since    time.Duration // that the oldest of them has ended
 	seen     time.Time
 }
 
@@ -62,6 +64,8 @@ func NewMetrics(t *telemetry.Telemetry) (*Metrics, error) {
 	}
 	i.Gauge("waiting", "", "Requests that wait for a person, of the whole database, every 15 s.", seen(func(w Waiting) float64 { return float64(w.Requests) }))
 	i.Gauge("waiting_age", "s", "Age of the oldest request that waits for a person; 0 when none does.", seen(func(w Waiting) float64 { return w.Oldest.Seconds() }))
+	i.Gauge("untaken", "", "Decisions, and expiries, that their runs have not taken yet, of the whole database, every 15 s.", seen(func(w Waiting) float64 { return float64(w.Untaken) }))
+	i.Gauge("untaken_age", "s", "How long ago the oldest of them was made; 0 when there is none. They are announced until they are taken: a high one says that no runner works.", seen(func(w Waiting) float64 { return w.Since.Seconds() }))
 	return m, i.Err()
 }
 

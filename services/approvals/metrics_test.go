@@ -36,6 +36,7 @@ func TestMetrics_RequestsDecisionsAndNotices(t *testing.T) {
 		`holdfast_approvals_requests_total{kind="action"} 2`, `holdfast_approvals_expired_total 1`,
 		`holdfast_approvals_decisions_total{door="api",outcome="decided"} 1`, `holdfast_approvals_decisions_total{door="api",outcome="repeated"} 1`,
 		`holdfast_approvals_decisions_total{door="api",outcome="lost"} 1`, `holdfast_approvals_notices_total{state="delivered"} 1`,
+		`holdfast_approvals_untaken `, `holdfast_approvals_untaken_age_seconds `, // that no run has taken
 		`holdfast_approvals_waiting `, `holdfast_approvals_waiting_age_seconds `, // as of the last look
 	}
 	missing := wants
@@ -57,7 +58,12 @@ func TestMetrics_RequestsDecisionsAndNotices(t *testing.T) {
 		t.Errorf("the meter does not say %q", missing)
 	}
 	b.ask()
-	if w, err := postgres.New(b.admin).Waiting(t.Context()); err != nil || w.Requests != 1 || w.Oldest <= 0 {
-		t.Errorf("%+v wait, %v; want one", w, err)
+	// The runner here takes nothing: the decision and the expiry are owed to it.
+	if w, err := postgres.New(b.admin).Waiting(t.Context()); err != nil || w.Requests != 1 || w.Oldest <= 0 || w.Untaken != 2 || w.Since <= 0 {
+		t.Errorf("%+v wait, %v; want one, and two that are not taken", w, err)
+	}
+	b.exec(`UPDATE approvals.requests SET next_announce_at = NULL`)
+	if w, err := postgres.New(b.admin).Waiting(t.Context()); err != nil || w.Untaken != 0 || w.Since != 0 {
+		t.Errorf("%+v wait, %v; want none that is not taken", w, err)
 	}
 }
