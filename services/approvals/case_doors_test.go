@@ -194,6 +194,7 @@ func TestCaseE06_CallsOfOneAnswerAtThreeDoors(t *testing.T) {
 }
 
 // Without NATS every door takes a decision for good; the run hears of each when it is back.
+// So it is with edits and with many at once that are under way when NATS goes.
 func TestCaseE08_NATSDownDuringTheDecision(t *testing.T) {
 	t.Parallel()
 	nats := bustest.NewServer(t)
@@ -222,9 +223,11 @@ func TestCaseE08_NATSDownDuringTheDecision(t *testing.T) {
 			t.Errorf("%s: the runner is told %+v", w.door, d)
 		}
 	}
+	b.decidesWithoutNATS(nats.Stop, nats.Start)
 }
 
 // Without Postgres no door claims anything, each says so, and the same click later counts.
+// Edits and many at once that are under way when it goes are decided whole or not at all.
 func TestCaseE08_PostgresDownClaimsNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.NewServer(t)
@@ -243,6 +246,7 @@ func TestCaseE08_PostgresDownClaimsNothing(t *testing.T) {
 		w.refused(events.Approve, "", http.StatusServiceUnavailable, said)
 	}
 	db.Start()
+	b.admin.Reset()
 	for _, w := range open {
 		b.waitState(w.a.ApprovalID, approvals.StatePending)
 		if code, text := w.decide(events.Approve, ""); code != http.StatusOK {
@@ -253,6 +257,7 @@ func TestCaseE08_PostgresDownClaimsNothing(t *testing.T) {
 		}
 		b.decision(w.a.ApprovalID)
 	}
+	b.decidesWithoutPostgres(db.Stop, db.Start)
 }
 
 // The process dies between commit and publish of what each door was told; another one

@@ -104,10 +104,12 @@ func TestGroups_ProposeNoGrantThatSaysNothing(t *testing.T) {
 	book := approvedBefore{groups: []Group{
 		{Key: GroupKey{By: BySimilarity, Value: "bare"}, Sample: sample(nil)},
 		{Key: GroupKey{By: BySimilarity, Value: "why"}, Sample: sample(&events.DecisionRule{CommentRequired: true})},
+		{Key: GroupKey{By: BySimilarity, Value: "two"}, Sample: sample(&events.DecisionRule{Quorum: 2})},
+		{Key: GroupKey{By: BySimilarity, Value: "doubt"}, Sample: Request{Kind: events.ApprovalDoubt}},
 	}}
 	s := New(Config{ProposeAfter: 5}, Deps{Groups: book})
 	found, err := s.Groups(t.Context(), GroupFilter{By: BySimilarity})
-	if err != nil || len(found) != 2 || found[0].Approved != 9 || found[1].Approved != 0 {
+	if err != nil || len(found) != 4 || found[0].Approved != 9 || found[1].Approved+found[2].Approved+found[3].Approved != 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
 }

@@ -8,6 +8,8 @@
 // the tests that hold one are named after it, here and beside the code: TestCaseC01.
 // TestCaseC01_PausedRunner stops processes and wakes them up, TestCaseC07_Outage takes
 // Postgres, its writes and NATS away, TestFlow_UnderKills kills runners beside a flow.
+// TestDecisions lets people decide at the API, behind links and in Slack, through crashes,
+// deploys and days that pass in the database.
 // With HOLDFAST_LAB_LONG=1, which "make soak" sets, that one has 1,000 children.
 //
 // The journals that a deployment leaves behind are rebuilt at every commit and given to
