@@ -228,7 +228,11 @@ func script(r scriptmodel.Request) (scriptmodel.Answer, error) {
 		}
 		return call("read", map[string]string{"url": address + "/pages/" + j.Job}), nil
 	case turn < len(j.Do):
-		return call(j.Do[turn], argsOf(j.Do[turn], j)), nil
+		var all scriptmodel.Answer // several of one answer are written with a plus
+		for _, tool := range strings.Split(j.Do[turn], "+") {
+			all.Parts = append(all.Parts, call(tool, argsOf(tool, j)).Parts...)
+		}
+		return all, nil
 	case turn > len(j.Do):
 		return scriptmodel.Answer{}, errors.New("a request after the last word")
 	}
