@@ -24,6 +24,7 @@ func TestCrash(t *testing.T) {
 		{"runners while runs wait under concurrency keys", killUnderKeys},
 		{"trigger between commit and publish", killTrigger},
 		{"approvals between commit and publish", killApprovals},
+		{"approvals and a runner behind a yes to other arguments", killBehindAnEdit},
 		{"both runners while a tool acts", killRunnersInAnAct},
 		{"tools after an act with an honoured key", killToolsRetry},
 		{"tools after an act that only a person can look up", killToolsAsk},
