@@ -26,6 +26,7 @@ func TestServices(t *testing.T) {
 		"a name means another agent in each namespace": namespacesAreApart,
 		"apply says where a field is wrong":            applyNamesThePlace,
 		"a person follows a run in a browser":          personFollowsARun,
+		"a person decides in a browser":                personDecides,
 		"bad input is refused with what and where":     badInputIsRefused,
 	} {
 		t.Run(name, func(t *testing.T) {
