@@ -16,7 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-//go:generate go test -run ^Test(Config|Metrics)Doc$ . -args -update
+//go:generate go test -run ^Test(Config|CLI|Metrics)Doc$ . -args -update
 
 // version is set by the linker.
 var version = ""
@@ -34,6 +34,8 @@ type CLI struct {
 	Ready   ReadyCmd   `cmd:"" group:"run" help:"Ask a process whether it is ready; a health check."`
 	Config  ConfigCmd  `cmd:"" group:"run" help:"Show the effective settings and where each came from."`
 	Version VersionCmd `cmd:"" group:"run" help:"Print the version."`
+
+	Completion CompletionCmd `cmd:"" group:"run" help:"Print what a shell reads to complete command lines."`
 }
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -47,6 +49,9 @@ func run(args []string) int {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holdfast:", err)
 		return exitUsage
+	}
+	if completes(parser) {
+		return exitOK
 	}
 	if len(args) == 0 {
 		args = []string{"--help"}
