@@ -62,9 +62,9 @@ func (c *Calendar) check(d *decoder, s spot) {
 		at := s.at("open", i)
 		d.require(at.at("days"), len(o.Days) > 0, "at least one of mon to sun; without it mon to fri")
 		d.each(at.at("days"), o.Days, 7, func(at spot, day string) { d.oneOf(at, day, weekdays...) })
-		for name, clock := range map[string]string{"from": o.From, "to": o.To} {
-			if d.require(at.at(name), clock != "", "a time of the day, like \"09:00\""); clock != "" && !wallClock.MatchString(clock) {
-				d.fail(at.at(name), "%q is not a time of the day; write it in quotes, from \"00:00\" to \"23:59\"", shorten(clock))
+		for _, c := range []struct{ name, clock string }{{"from", o.From}, {"to", o.To}} {
+			if d.require(at.at(c.name), c.clock != "", "a time of the day, like \"09:00\""); c.clock != "" && !wallClock.MatchString(c.clock) {
+				d.fail(at.at(c.name), "%q is not a time of the day; write it in quotes, from \"00:00\" to \"23:59\"", shorten(c.clock))
 			}
 		}
 	}
