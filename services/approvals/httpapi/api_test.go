@@ -103,6 +103,10 @@ func TestRoutes(t *testing.T) {
 		"POST /v1/approvals/slack":       door.Public,
 		"GET /decide/{token}":            door.Public,
 		"POST /decide/{token}":           door.Public,
+		"GET /ui/approvals":              authn.Viewer,
+		"POST /ui/approvals":             authn.Approver,
+		"GET /ui/approvals/{id}":         authn.Viewer,
+		"POST /ui/approvals/{id}":        authn.Approver,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("routes (-want +got)\n%s", diff)
