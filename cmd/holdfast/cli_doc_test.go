@@ -80,6 +80,11 @@ func writeCommand(b *strings.Builder, n *kong.Node, flags []*kong.Flag) (count i
 		return count
 	}
 	line := "holdfast " + n.Path()
+	for _, f := range flags {
+		if f.Required {
+			line += " " + f.Summary()
+		}
+	}
 	for _, p := range n.Positional {
 		line += " " + p.Summary()
 	}
