@@ -39,10 +39,39 @@ const takePoll = 100 * time.Millisecond
 
 var errStopped = errors.New("consumer stopped")
 
-// loop pulls until the consumer stops.
+// loop pulls until the consumer stops, and then looks after the connection for the
+// handlers that still work.
 func (k *Consumer) loop() {
-	defer close(k.stopped)
-	defer k.puller.close()
+	k.pullUntilStopped()
+	k.puller.close()
+	close(k.stopped)
+	k.lookUntilDone()
+}
+
+// lookUntilDone looks at the stream on each new connection until the handlers have
+// ended: what they acknowledge waits for that. Stop ends base.
+func (k *Consumer) lookUntilDone() {
+	for failures := 0; k.base.Err() == nil; {
+		changed := k.bus.watch()
+		wait := make(<-chan time.Time) // for ever
+		if k.bus.nc.IsConnected() && !k.current() {
+			if err := k.puller.verify(patience(failures)); err != nil {
+				failures++
+				wait = time.After(50 * time.Millisecond)
+			} else {
+				failures = 0
+			}
+		}
+		select {
+		case <-k.base.Done():
+		case <-changed:
+		case <-wait:
+		}
+	}
+}
+
+// pullUntilStopped pulls until the consumer stops.
+func (k *Consumer) pullUntilStopped() {
 	p := &k.puller
 	failures := 0
 	for !k.stopping() {
@@ -198,31 +227,8 @@ func (p *puller) ready(patience time.Duration) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	connection := b.connection()
-	if p.verified.Load() != connection {
-		ctx, cancel := context.WithTimeout(k.base, patience)
-		defer cancel()
-		created, err := b.look(ctx, k.c.Stream, k.c.Durable)
-		if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
-			rctx, cancel := context.WithTimeout(k.base, apiTimeout)
-			defer cancel()
-			if err = b.reprovision(rctx); err == nil {
-				k.log.Warn("streams were gone and are set up again")
-				created, err = b.look(rctx, k.c.Stream, k.c.Durable)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("look up consumer: %w", err)
-		}
-		if !p.created.IsZero() && !created.Equal(p.created) {
-			if n := b.held.lose(k); n > 0 {
-				k.log.Warn("messages are gone with their stream", "count", n)
-			}
-		}
-		p.created = created
-		p.verified.Store(connection)
-		// Answers to pulls of an older connection must not be taken for new ones.
-		p.close()
+	if err := p.verify(patience); err != nil {
+		return err
 	}
 	if p.sub == nil {
 		p.inbox = b.nc.NewInbox()
@@ -233,6 +239,39 @@ func (p *puller) ready(patience time.Duration) error {
 		}
 		p.sub = sub
 	}
+	return nil
+}
+
+// verify sees to it that the stream and the durable exist on this connection.
+func (p *puller) verify(patience time.Duration) error {
+	k, b := p.consumer, p.consumer.bus
+	connection := b.connection()
+	if p.verified.Load() == connection {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(k.base, patience)
+	defer cancel()
+	created, err := b.look(ctx, k.c.Stream, k.c.Durable)
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
+		rctx, cancel := context.WithTimeout(k.base, apiTimeout)
+		defer cancel()
+		if err = b.reprovision(rctx); err == nil {
+			k.log.Warn("streams were gone and are set up again")
+			created, err = b.look(rctx, k.c.Stream, k.c.Durable)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("look up consumer: %w", err)
+	}
+	if !p.created.IsZero() && !created.Equal(p.created) {
+		if n := b.held.lose(k); n > 0 {
+			k.log.Warn("messages are gone with their stream", "count", n)
+		}
+	}
+	p.created = created
+	p.verified.Store(connection)
+	// Answers to pulls of an older connection must not be taken for new ones.
+	p.close()
 	return nil
 }
 

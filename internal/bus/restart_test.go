@@ -94,6 +94,42 @@ func TestRestart_AckWaitsForTheServer(t *testing.T) {
 	}
 }
 
+// A consumer is told to stop while NATS is away, and pulls no more when it is back. The
+// handler that still works acknowledges all the same, and the stop waits for that alone.
+func TestRestart_AckOfAConsumerThatStops(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	b := s.provisioned("a")
+	var runs atomic.Int32
+	release := make(chan struct{})
+	k, err := b.Consume(t.Context(), bus.Consumption{Stream: events.StreamRuns, Durable: events.ConsumerRunner, Handle: func(context.Context, events.Received) error {
+		runs.Add(1)
+		<-release
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, fact(1))
+	eventually(t, 5*time.Second, "working", func() bool { return runs.Load() == 1 })
+	s.stop()
+	eventually(t, 5*time.Second, "not ready", func() bool { return b.Ready(t.Context()) != nil })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- k.Stop(ctx) }()
+	time.Sleep(100 * time.Millisecond) // its loop has ended
+	s.start()
+	close(release)
+	if err := <-stopped; err != nil || ctx.Err() != nil {
+		t.Errorf("the stop took all of its time: %v, %v", err, ctx.Err())
+	}
+	eventually(t, 5*time.Second, "acknowledged", empty(t, b, events.ConsumerRunner))
+	if got := runs.Load(); got != 1 {
+		t.Errorf("handler ran %d times, want once", got)
+	}
+}
+
 // NATS comes back without its data: the streams are set up again, and the
 // acknowledgement of an old message does not hit the new one with its number.
 func TestRestart_DataLoss(t *testing.T) {
