@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -31,6 +32,16 @@ func (r *rig) counted(series string) float64 {
 	return 0
 }
 
+// counts waits until a series has come to want and fails when it is passed: a process
+// counts what it has committed a moment later.
+func (r *rig) counts(series string, want float64) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("%s is %v", series, want), func() bool { return r.counted(series) >= want }, func() string { return fmt.Sprint(r.counted(series)) })
+	if got := r.counted(series); got != want {
+		r.t.Errorf("%s is %v, want %v", series, got, want)
+	}
+}
+
 // How long a running run has made no progress can be seen from outside; what waits
 // for a person does not count.
 func TestCaseC06_TheOldestRunningRunIsAMetric(t *testing.T) {
@@ -49,12 +60,8 @@ func TestCaseC06_TheOldestRunningRunIsAMetric(t *testing.T) {
 	r.eventually("the run that stands still is seen", func() bool { return stalled() >= 90 }, func() string { return strconv.FormatFloat(stalled(), 'f', 1, 64) })
 	close(release)
 	r.reaches(id, events.StatusCompleted)
-	if n := r.counted(`holdfast_runner_ends_total{status="completed"}`); n != 1 {
-		t.Errorf("%v ends are counted, want 1", n)
-	}
-	if n := r.counted(`holdfast_runner_model_calls_total{outcome="answered"}`); n != 1 {
-		t.Errorf("%v answers are counted, want 1", n)
-	}
+	r.counts(`holdfast_runner_ends_total{status="completed"}`, 1)
+	r.counts(`holdfast_runner_model_calls_total{outcome="answered"}`, 1)
 }
 
 // A model call that no runner takes is a metric of every runner that lives: here nobody
