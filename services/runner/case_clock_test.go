@@ -18,7 +18,7 @@ func TestCaseC14_AClockStepsDuringARun(t *testing.T) {
 	for name, by := range map[string]time.Duration{"the database's back": -5 * time.Minute, "the runners' back": 5 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			forward := r.clock()
+			forward := r.db.Clock(t)
 			asked, release := make(chan struct{}), make(chan struct{})
 			var once sync.Once
 			m := &script{answer: func(ctx context.Context, q runner.Request, n int) (runner.Answer, error) {
@@ -62,7 +62,7 @@ func TestCaseC14_AClockStepsDuringARun(t *testing.T) {
 // the runner: one that is 45 minutes ahead of the others lets it wait for its start.
 func TestCaseC14_AnEarlyMessageIsJudgedByTheDatabase(t *testing.T) {
 	r := newRig(t)
-	forward := r.clock()
+	forward := r.db.Clock(t)
 	w := r.worker(&script{answer: looksOnce})
 	forward(-45 * time.Minute)
 	fresh := events.NewRunID()

@@ -81,7 +81,7 @@ func TestCaseC08_QueuedButNotPickedUpIsAMetric(t *testing.T) {
 // they decide, the database's clock decides. How far they are apart is told.
 func TestCaseC14_ClocksThatAreApartAreTold(t *testing.T) {
 	r := newRig(t)
-	forward := r.clock()
+	forward := r.db.Clock(t)
 	m := &script{answer: func(_ context.Context, q runner.Request, n int) (runner.Answer, error) {
 		if n == 1 {
 			return asks(call("look", `{"n":1}`)), nil

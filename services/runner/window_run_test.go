@@ -11,27 +11,11 @@ import (
 	"github.com/holdfast-run/holdfast/services/runner"
 )
 
-// clock lets the test move the database's time forward, for every process that
-// connects from now on.
-func (r *rig) clock() (forward func(by time.Duration)) {
-	r.t.Helper()
-	r.exec(`CREATE SCHEMA moved`)
-	r.exec(`CREATE TABLE moved.by (by interval NOT NULL)`)
-	r.exec(`INSERT INTO moved.by VALUES ('0')`)
-	r.exec(`CREATE FUNCTION moved.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT pg_catalog.clock_timestamp() + by FROM moved.by'`)
-	r.exec(`GRANT USAGE ON SCHEMA moved TO PUBLIC`)
-	r.exec(`GRANT SELECT ON moved.by TO PUBLIC`)
-	r.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = moved, pg_catalog', current_database()); END $$`)
-	return func(by time.Duration) {
-		r.exec(`UPDATE moved.by SET by = by + make_interval(secs => $1)`, by.Seconds())
-	}
-}
-
 // Three runs under a window that has room for one: the others pause, and go on by
 // themselves when the next part of the day begins, on two runners.
 func TestWindow_PausedRunsGoOnInTheNextOne(t *testing.T) {
 	r := newRig(t)
-	forward := r.clock()
+	forward := r.db.Clock(t)
 	now := time.Now().UTC()
 	r.defs.apply(t, strings.Replace(documents, "spec: {limit: 4000, alertAt: [50, 100]}", fmt.Sprintf(
 		"spec: {window: {timeZone: UTC, parts: [{name: now, startHour: %d, limit: 900}, {name: then, startHour: %d, limit: 4000}]}}", now.Hour(), (now.Hour()+2)%24), 1))
@@ -120,7 +104,7 @@ func TestBudget_AChangeUnderWayHoldsForTheNextCall(t *testing.T) {
 // clock of the process says.
 func TestStart_CountsByTheDatabasesClock(t *testing.T) {
 	r := newRig(t)
-	forward := r.clock()
+	forward := r.db.Clock(t)
 	r.defs.apply(t, "apiVersion: holdfast/v1\nkind: Flow\nmetadata: {name: nap}\nspec: {steps: [{name: nap, sleep: {for: 1h}}]}\n")
 	forward(5 * time.Hour)
 	r.worker(&script{})

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/internal/scriptmodel"
 	"github.com/holdfast-run/holdfast/pkg/client"
@@ -25,7 +23,7 @@ var threeDoors = []string{"api", "link", "slack"}
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	forward := movableClock(t, db.Pool)
+	forward := db.Clock(t)
 	d := deploy(t, db.URL).runners(1)
 	r := d.room(t)
 	t.Run("together", func(t *testing.T) {
@@ -46,28 +44,6 @@ func TestDecisions(t *testing.T) {
 	t.Run("E08 all runners are down", func(t *testing.T) { decidedWithoutRunners(t, r) })
 	t.Run("approved at nine until five past, and the runners down until noon", func(t *testing.T) { approvedUntilFivePast(t, r, forward) })
 	t.Run("three days, two deploys and another NATS", func(t *testing.T) { waitsThreeDays(t, r, forward) })
-}
-
-// movableClock lets the test move the database's time forward, for every process that
-// connects from now on.
-func movableClock(t *testing.T, db *pgxpool.Pool) (forward func(time.Duration)) {
-	t.Helper()
-	exec := func(sql string, args ...any) {
-		t.Helper()
-		if _, err := db.Exec(t.Context(), sql, args...); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-	}
-	exec(`CREATE SCHEMA moved`)
-	exec(`CREATE TABLE moved.by (by interval NOT NULL)`)
-	exec(`INSERT INTO moved.by VALUES ('0')`)
-	exec(`CREATE FUNCTION moved.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT pg_catalog.clock_timestamp() + by FROM moved.by'`)
-	exec(`GRANT USAGE ON SCHEMA moved TO PUBLIC`)
-	exec(`GRANT SELECT ON moved.by TO PUBLIC`)
-	exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = moved, pg_catalog', current_database()); END $$`)
-	return func(by time.Duration) {
-		exec(`UPDATE moved.by SET by = by + make_interval(secs => $1)`, by.Seconds())
-	}
 }
 
 // hundredDecide: a yes and a no, a hundred times, through every door: one of them is
