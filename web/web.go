@@ -11,6 +11,9 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"io/fs"
+	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -19,8 +22,8 @@ import (
 //go:embed templates/*.html
 var templates embed.FS
 
-//go:embed static/holdfast.css
-var css []byte
+//go:embed static/*.css
+var sheets embed.FS
 
 //go:embed static/icon.svg
 var icon []byte
@@ -28,22 +31,53 @@ var icon []byte
 // CSP is the Content-Security-Policy of every page.
 const CSP = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
+// css is holdfast.css, which every page needs, and after it the sheets of parts
+// of the console by their names.
+var css = func() []byte {
+	names, err := fs.Glob(sheets, "static/*.css")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	const first = "static/holdfast.css"
+	names = append([]string{first}, slices.DeleteFunc(names, func(n string) bool { return n == first })...)
+	var all []byte
+	for _, name := range names {
+		sheet, err := sheets.ReadFile(name)
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		all = append(append(all, sheet...), '\n')
+	}
+	return all
+}()
+
 // CSS is the style sheet, served beside the pages as holdfast.css.
 func CSS() []byte { return css }
 
 // Icon is the picture that a browser puts beside the title, served as icon.svg.
 func Icon() []byte { return icon }
 
-// A page is its own set: layout.html and one file that defines "main".
+// A page is its own set: layout.html, the parts that pages share (their names
+// begin with an underscore) and one file that defines "main".
 var pages = func() map[string]*template.Template {
+	files, err := fs.Glob(templates, "templates/*.html")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	const layout = "templates/layout.html"
+	shared := slices.DeleteFunc(slices.Clone(files), func(f string) bool { return !strings.HasPrefix(path.Base(f), "_") })
 	out := map[string]*template.Template{}
-	for _, name := range []string{"runs", "run", "delete", "approvals", "approval", "signin"} {
-		out[name] = template.Must(template.New("layout.html").Funcs(funcs).ParseFS(templates, "templates/layout.html", "templates/"+name+".html"))
+	for _, file := range files {
+		if file == layout || slices.Contains(shared, file) {
+			continue
+		}
+		set := append(append([]string{layout}, shared...), file)
+		out[strings.TrimSuffix(path.Base(file), ".html")] = template.Must(template.New("layout.html").Funcs(funcs).ParseFS(templates, set...))
 	}
 	return out
 }()
 
-// Render writes the page of that name: runs, run, delete, approvals, approval or signin.
+// Render writes the page of that name: the name of its file in templates/ without the ending.
 func Render(w io.Writer, name string, data any) error {
 	page, ok := pages[name]
 	if !ok {
@@ -56,7 +90,7 @@ func Render(w io.Writer, name string, data any) error {
 }
 
 var funcs = template.FuncMap{
-	"show": Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words,
+	"show": Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words, "menu": func() []Entry { return menu },
 }
 
 // Show makes what a text would do to a page visible instead: control

@@ -1,0 +1,12 @@
+package web
+
+// Entry is one line of the menu.
+type Entry struct{ Here, Path, Symbol, Title string }
+
+// menu is what every page offers, in the order of the questions that people
+// bring: what runs, what waits for me, what changed, what starts runs, what it
+// cost, is all well. A page is the current one when its Frame's Here is equal.
+var menu = []Entry{
+	{"runs", "/", "s-run", "Runs"},
+	{"approvals", "/ui/approvals", "s-you", "Approvals"},
+}
