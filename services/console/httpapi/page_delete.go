@@ -14,6 +14,10 @@ import (
 	"github.com/holdfast-run/holdfast/web"
 )
 
+func (a *api) deletePages() {
+	a.door.Raw("POST /ui/runs/delete", authn.Operator, page(a.deleteForm))
+}
+
 // deletePage asks whether runs are to be deleted, or says which were not.
 type deletePage struct {
 	frame
