@@ -57,6 +57,7 @@ var rules = map[string]rule{
 	"internal/clocktest":   {},
 	"internal/linetest":    {},
 	"internal/mcptest":     {},
+	"internal/mdtest":      {},
 	"internal/toolfile":    {may: plus(kit, "pkg/"), libs: []string{"github.com/pb33f/libopenapi", "github.com/pb33f/go-yaml"}},
 	"internal/blob":        {may: plus(kit, "pkg/", "internal/pg"), libs: []string{pgx}},
 	"internal/follow":      {may: plus(kit, "pkg/events")},

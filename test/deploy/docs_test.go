@@ -1,18 +1,21 @@
 package deploy
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-run/holdfast/internal/mdtest"
 )
+
+const root = "../.."
 
 var (
 	// span is inline code; a line never holds half of one.
 	span = regexp.MustCompile("`([^`\n]+)`")
-	link = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
 	// source is a file, and a name that it declares: "services/x/y.go: Name".
 	source = regexp.MustCompile(`^([\w./-]+\.go)(?:: (\w+))?$`)
 	path   = regexp.MustCompile(`^[\w./-]+$`)
@@ -22,7 +25,6 @@ var (
 // file, folder and declaration that it names.
 func TestDocs_NameWhatExists(t *testing.T) {
 	t.Parallel()
-	const root = "../.."
 	tops := map[string]bool{}
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -31,36 +33,13 @@ func TestDocs_NameWhatExists(t *testing.T) {
 	for _, e := range entries {
 		tops[e.Name()] = true
 	}
-	docs, names := 0, 0
-	err = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && (d.Name() == ".git" || d.Name() == ".holdfast" || d.Name() == "bin" || d.Name() == "testdata") {
-			return fs.SkipDir
-		}
-		if d.IsDir() || !strings.HasSuffix(file, ".md") {
-			return nil
-		}
-		docs++
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
-				continue
-			}
-			names++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
-				t.Errorf("%s links to %s, which does not exist", file, m[1])
-			}
-		}
-		for _, m := range span.FindAllStringSubmatch(prose(string(text)), -1) {
+	names := 0
+	for _, page := range pages(t) {
+		for _, m := range span.FindAllStringSubmatch(page.Prose, -1) {
 			name := m[1]
 			if s := source.FindStringSubmatch(name); s != nil && strings.Contains(s[1], "/") {
 				names++
-				checkSource(t, root, file, s[1], s[2])
+				checkSource(t, page.Path, s[1], s[2])
 				continue
 			}
 			first, _, below := strings.Cut(name, "/")
@@ -69,27 +48,69 @@ func TestDocs_NameWhatExists(t *testing.T) {
 			}
 			names++
 			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
-				t.Errorf("%s names %s, which does not exist", file, name)
+				t.Errorf("%s names %s, which does not exist", page.Path, name)
 			}
 		}
-		return nil
-	})
+	}
+	if names < 60 {
+		t.Errorf("only %d names: the check has lost its way", names)
+	}
+}
+
+// TestDocs_LinksLead follows every link between documents, to its heading.
+func TestDocs_LinksLead(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	anchors := map[string][]string{}
+	for _, page := range all {
+		anchors[page.Path] = page.Anchors
+	}
+	links, headings := 0, 0
+	for _, page := range all {
+		for _, l := range page.Links {
+			links++
+			to := page.Path
+			if l.Path != "" {
+				to = filepath.Join(filepath.Dir(page.Path), l.Path)
+			}
+			if _, err := os.Stat(filepath.Join(root, to)); err != nil {
+				t.Errorf("%s:%d links to %s, which does not exist", page.Path, l.Line, l.Path)
+				continue
+			}
+			if l.Anchor == "" {
+				continue
+			}
+			headings++
+			if !slices.Contains(anchors[to], l.Anchor) {
+				t.Errorf("%s:%d links to the heading #%s of %s, which has no such one", page.Path, l.Line, l.Anchor, to)
+			}
+		}
+	}
+	if links < 60 || headings < 10 {
+		t.Errorf("only %d links and %d of them to headings: the check has lost its way", links, headings)
+	}
+}
+
+func pages(t *testing.T) []mdtest.Page {
+	t.Helper()
+	all, err := mdtest.Pages(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if docs < 10 || names < 60 {
-		t.Errorf("only %d names in %d documents: the check has lost its way", names, docs)
+	if len(all) < 10 {
+		t.Fatalf("only %d documents: the check has lost its way", len(all))
 	}
+	return all
 }
 
 // checkSource wants the file and, when a name is given, its declaration there.
 // A path may begin at the root or be short for a place that it ends.
-func checkSource(t *testing.T, root, doc, file, name string) {
+func checkSource(t *testing.T, doc, file, name string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		// A service's own document names its files from its folder.
-		if text, err = os.ReadFile(filepath.Join(filepath.Dir(doc), file)); err != nil {
+		if text, err = os.ReadFile(filepath.Join(root, filepath.Dir(doc), file)); err != nil {
 			t.Errorf("%s names %s, which does not exist", doc, file)
 			return
 		}
@@ -101,20 +122,4 @@ func checkSource(t *testing.T, root, doc, file, name string) {
 	if !declared.Match(text) {
 		t.Errorf("%s names %s of %s, which does not declare it", doc, name, file)
 	}
-}
-
-// prose is a document without its blocks of code.
-func prose(text string) string {
-	var out []string
-	code := false
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			code = !code
-			continue
-		}
-		if !code {
-			out = append(out, line)
-		}
-	}
-	return strings.Join(out, "")
 }
