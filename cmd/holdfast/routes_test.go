@@ -30,6 +30,27 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// publicChanges are the routes that change something and ask for no role, each with
+// what keeps other sites from making a browser use it.
+var publicChanges = map[string]map[string]string{
+	"trigger":   {"POST /hooks/{name}": "signed by the sender", "POST /hooks/{namespace}/{name}": "signed by the sender"},
+	"tools":     {"POST /v1/callbacks/{token}": "the path is the secret"},
+	"approvals": {"POST /v1/approvals/slack": "signed by Slack", "POST /decide/{token}": "the path is the secret"},
+	"console":   {"POST /ui/sign-in": "checks the origin itself: TestSignIn_TokenBecomesACookie"},
+}
+
+// TestOrigins sends every route of every service that changes something what other
+// sites can make the browser of somebody send who is signed in.
+func TestOrigins(t *testing.T) {
+	t.Parallel()
+	for name, d := range emptyDoors(doortest.Verifier()) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			doortest.Origins(t, d, publicChanges[name])
+		})
+	}
+}
+
 var parameter = regexp.MustCompile(`\{[^}]*\}`)
 
 // edge returns the edge before upstreams that answer with their own name.

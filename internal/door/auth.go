@@ -27,12 +27,12 @@ func (d *Door) authenticate(r *http.Request) (authn.Principal, error) {
 		return authn.Principal{}, err
 	}
 	if !isBearer {
-		// What a browser sends by itself may be another site's doing.
-		if err := d.origin.Check(r); err != nil {
-			return authn.Principal{}, Error(http.StatusForbidden, CodeCrossOrigin, "the request comes from another web site")
-		}
 		if c, err := r.Cookie(SessionCookie); err == nil {
 			token = c.Value
+		}
+		// What a browser sends by itself may be another site's doing.
+		if err := d.ownPage(r, token != ""); err != nil {
+			return authn.Principal{}, err
 		}
 	}
 	asked := r.Header.Get(HeaderNamespace)
@@ -81,15 +81,6 @@ func bearer(r *http.Request) (token string, ok bool, err error) {
 		return "", false, unauthenticated("the Authorization header is not a bearer token")
 	}
 	return token, true, nil
-}
-
-// CrossOrigin refuses a request that another web site made a browser send. Raw
-// public routes that change something and take no signature call it.
-func (d *Door) CrossOrigin(r *http.Request) error {
-	if err := d.origin.Check(r); err != nil {
-		return Error(http.StatusForbidden, CodeCrossOrigin, "the request comes from another web site")
-	}
-	return nil
 }
 
 // fromLoopback reports whether r was sent from this machine to a name of this

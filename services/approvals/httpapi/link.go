@@ -112,6 +112,7 @@ func (l *links) handler(h func(http.ResponseWriter, *http.Request, string) (int,
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", linkPolicy)
+		w.Header().Set("Referrer-Policy", "no-referrer") // the address is a secret
 		w.Header().Set("X-Robots-Tag", "noindex, nofollow")
 		w.WriteHeader(status)
 		_, _ = w.Write(page.Bytes()) // the reader has gone: nobody to tell
