@@ -90,7 +90,8 @@ func Render(w io.Writer, name string, data any) error {
 }
 
 var funcs = template.FuncMap{
-	"show": Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words, "menu": func() []Entry { return menu },
+	"callChip": callChip,
+	"show":     Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words, "menu": func() []Entry { return menu },
 }
 
 // Show makes what a text would do to a page visible instead: control

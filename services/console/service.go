@@ -19,6 +19,7 @@ type Store interface {
 	CommandStore
 	BulkStore
 	ForkStore
+	TurnReader
 	DeletionStore
 	MessageStore
 	MigrationReader

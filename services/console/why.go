@@ -180,6 +180,9 @@ func behind(n int) string {
 	return fmt.Sprint(n)
 }
 
+// Waits is everything that the run waits for, also while it stands still.
+func (s Situation) Waits() []Wait { return s.waits() }
+
 // waits orders what is pending: people first, because nothing else ends it,
 // then tools, children and the model; the oldest first within each.
 func (s Situation) waits() []Wait {

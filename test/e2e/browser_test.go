@@ -38,12 +38,16 @@ func personFollowsARun(t *testing.T, d *deployment) {
 	b.Dark(true)
 	b.Picture("run-phone-dark")
 	b.Size(1280, 900)
+	b.Click(`.acts a[href$="/cancel"]`)
+	b.Sees("h1", "Cancel the run")
+	b.Sees(".ask", "approval")
+	b.Picture("run-cancel")
 	b.Click(`form[action$="/cancel"] button`)
 	b.Sees("[role=status]", "asked to stop")
 	d.runOf(t, id, events.StatusCancelled)
 	b.Open(d.edge + "/ui/runs/" + string(id))
 	b.Sees(".chip", "cancelled")
-	if n := b.Count(`form[action$="/cancel"]`); n != 0 {
+	if n := b.Count(`[href$="/cancel"]`); n != 0 {
 		t.Error("a run that has ended can be cancelled")
 	}
 	if a := d.send(t, http.MethodGet, "/v1/runs/"+string(id), d.token, nil, nil); a.status != http.StatusOK {

@@ -1,13 +1,15 @@
 package httpapi
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -20,12 +22,14 @@ const pageJournal = 100
 
 func (a *api) runPages() {
 	a.door.Raw("GET /ui/runs/{id}", authn.Viewer, page(a.runPage))
-	a.door.Raw("POST /ui/runs/{id}/cancel", authn.Operator, page(a.cancelForm))
+	a.orderPages()
+	a.forkPages()
 }
 
 type runPage struct {
 	frame
 	Run                    console.Run
+	Head                   runHead
 	Why                    console.Reason
 	Input, Output, Problem string
 	Cost                   string
@@ -37,8 +41,10 @@ type runPage struct {
 	Journal                []journalRow
 	Edits                  []editRow
 	Moves                  []string // to other versions
-	Earlier                int64    // seq before which there is more; 0 for nothing
-	MayCancel, MayDelete   bool
+	Origin                 *console.Link
+	Forks                  []console.Link
+	Earlier                int64 // seq before which there is more; 0 for nothing
+	Delete                 bool
 }
 
 type journalRow struct {
@@ -52,16 +58,13 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f := frameOf(r, "", "run")
+	f := frameOf(r, "", "runs")
 	situation, err := a.console.Situation(r.Context(), f.Namespace, id)
 	if err != nil {
 		return problem(err, "run %s", id)
 	}
 	run := situation.Run
 	f.Title = run.Name
-	if r.URL.Query().Get("done") == "cancel" {
-		f.Notice = "The run was asked to stop."
-	}
 	before := run.Seq + 1
 	if n, err := strconv.ParseInt(r.URL.Query().Get("before"), 10, 64); err == nil && n > 1 {
 		before = n
@@ -72,16 +75,20 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p, _ := authn.FromContext(r.Context())
+	why := console.Why(situation)
+	newer, err := a.newerVersion(r.Context(), run)
+	if err != nil {
+		return err
+	}
 	data := runPage{
-		frame: f, Run: run, Why: console.Why(situation), Input: pretty(run.Input), Output: pretty(run.Output), Problem: pretty(run.Error),
-		MayCancel: p.Role.Allows(authn.Operator) && !events.Ended(run.Status) && run.Status != events.StatusCancelling,
-		MayDelete: mayDelete(p.Role, run),
+		frame: f, Run: run, Head: a.headOf(p, situation, why, r.URL.Query().Get("done"), uuid.NewString(), newer), Why: why, Input: pretty(run.Input), Output: pretty(run.Output), Problem: pretty(run.Error),
+		Delete: mayDelete(p.Role, run),
 	}
 	if whole, err := a.console.GetRun(r.Context(), f.Namespace, id); err == nil {
 		data.known(whole)
-		data.Moves, data.Edits = moveSentences(whole.Moves), editRows(whole.Edits)
+		data.Moves, data.Edits, data.Origin, data.Forks = moveSentences(whole.Moves), editRows(whole.Edits), whole.Origin, whole.Forks
 	} else { // a damaged row; the journal below says more
-		data.Notice = "What the run has written down cannot be read."
+		data.Head.Notice = "What the run has written down cannot be read."
 	}
 	if after > 0 {
 		data.Earlier = after + 1
@@ -94,20 +101,21 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 		data.Journal = append(data.Journal, journalRow{e.Seq, e.At, e.Kind, e.Cause, e.Worker, said})
 	}
 	slices.Reverse(data.Journal)
-	return web.Write(w, http.StatusOK, "run", data)
+	return web.Write(w, http.StatusOK, "run", &data)
 }
 
-// cancelForm is the page's button. The door has refused what other sites send.
-func (a *api) cancelForm(w http.ResponseWriter, r *http.Request) error {
-	id, err := runIn(r)
-	if err != nil {
-		return err
+// newerVersion is what the run's agent means now, when the run executes another version.
+func (a *api) newerVersion(ctx context.Context, run console.Run) (events.Digest, error) {
+	if run.Kind != events.KindAgent || events.Ended(run.Status) {
+		return "", nil
 	}
-	p, _ := authn.FromContext(r.Context())
-	_, _, err = a.console.Command(r.Context(), p.Namespace, p.Name, "", id, console.Order{Kind: events.RunCancel, Reason: "from the console"})
-	if err != nil && !errors.Is(err, console.ErrEnded) {
-		return problem(err, "run %s", id)
+	now, err := a.console.CurrentVersions(ctx, run.Namespace, events.KindAgent, []string{run.Name})
+	if err != nil || len(now) == 0 || now[0].Digest == run.Digest {
+		return "", err
 	}
-	http.Redirect(w, r, fmt.Sprintf("/ui/runs/%s?done=cancel", id), http.StatusSeeOther)
-	return nil
+	return now[0].Digest, nil
 }
+
+// ID and Buttons are what the buttons of the page need.
+func (p *runPage) ID() events.RunID     { return p.Run.ID }
+func (p *runPage) Buttons() []runButton { return p.Head.Buttons }
