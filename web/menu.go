@@ -9,4 +9,5 @@ type Entry struct{ Here, Path, Symbol, Title string }
 var menu = []Entry{
 	{"runs", "/", "s-run", "Runs"},
 	{"approvals", "/ui/approvals", "s-you", "Approvals"},
+	{"agents", "/ui/agents", "s-flow", "Agents and flows"},
 }

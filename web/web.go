@@ -12,6 +12,7 @@ import (
 	"html/template"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -89,9 +90,18 @@ func Render(w io.Writer, name string, data any) error {
 	return nil
 }
 
-var funcs = template.FuncMap{
+var funcs = merged(template.FuncMap{
 	"callChip": callChip,
 	"show":     Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words, "menu": func() []Entry { return menu },
+}, agentFuncs)
+
+// merged joins the functions of all pages with those of parts of the console.
+func merged(all ...template.FuncMap) template.FuncMap {
+	out := template.FuncMap{}
+	for _, m := range all {
+		maps.Copy(out, m)
+	}
+	return out
 }
 
 // Show makes what a text would do to a page visible instead: control

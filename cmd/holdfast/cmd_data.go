@@ -17,6 +17,7 @@ type DataCommands struct {
 	Init        InitCmd        `cmd:"" group:"work" help:"Write a small working project to start from. Needs no server."`
 	Validate    ValidateCmd    `cmd:"" group:"work" help:"Check definitions without a server."`
 	Apply       ApplyCmd       `cmd:"" group:"work" help:"Store definitions (agents, tools, flows, ...) from YAML files."`
+	Definitions DefinitionsCmd `cmd:"" group:"work" help:"See what was applied: versions, who changed it, and what differs."`
 	Runs        RunsCmd        `cmd:"" group:"work" help:"Start, watch and steer runs."`
 	Approvals   ApprovalsCmd   `cmd:"" group:"work" help:"See what waits for a person, and decide it."`
 	Notices     NoticesCmd     `cmd:"" group:"work" help:"See what people were told in channels."`

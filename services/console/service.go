@@ -28,6 +28,7 @@ type Store interface {
 	ProgramStore
 	TokenStore
 	ResourceStore
+	DefinitionReader
 	SystemReader
 	CheckupReader
 	PoolReader

@@ -47,6 +47,7 @@ func Register(d *door.Door, s *console.Service) {
 	a.bundles()
 	a.streams()
 	a.resources()
+	a.definitions()
 	a.tokens()
 	a.system()
 	a.doctor()

@@ -20,6 +20,7 @@ func (a *api) pages() {
 	a.runsPages()
 	a.runPages()
 	a.deletePages()
+	a.agentPages()
 	a.signInPages()
 	a.door.Raw("GET /ui/holdfast.css", door.Public, static("text/css; charset=utf-8", web.CSS()))
 	a.door.Raw("GET /ui/icon.svg", door.Public, static("image/svg+xml", web.Icon()))
