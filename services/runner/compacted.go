@@ -104,7 +104,7 @@ func (s *State) entries(first string) ([]Entry, error) {
 // summaryEntries are the conversation that is to be summarized: what no summary
 // stands for yet, up to where the cut is to be.
 func (s *State) summaryEntries(first string) ([]Entry, error) {
-	out, err := s.history(first, s.Compacting.Turns, false)
+	out, err := s.history(first, s.Compacting.Turns)
 	if err != nil {
 		return nil, err
 	}

@@ -273,7 +273,7 @@ func (w *world) check() {
 		w.t.Fatalf("%d tool calls begun, the budget is %d", s.ToolCalls, w.plan.Agent.Budget.ToolCalls)
 	}
 	if s.End == "" && s.OwesModelCall() {
-		if _, err := s.Transcript("hello"); err != nil {
+		if _, err := toldTwice(w.t, s, "hello"); err != nil {
 			w.t.Fatalf("a model call is owed and the conversation has a hole: %v", err)
 		}
 	}
@@ -303,7 +303,7 @@ func (w *world) checkJournal(plan *Plan) {
 		ended = s.End
 		first := "hello"
 		if s.OwesModelCall() {
-			entries, err := s.Transcript(first)
+			entries, err := toldTwice(t, s, first)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -67,6 +67,7 @@ func (s *State) forked(f events.Forked) error {
 			s.DoneCalls.put(id, &c)
 		}
 	}
+	s.beginning = &beginning{} // results may have become others
 	s.Repairing = s.Repairing && f.Edits.None()
 	if f.Edits.Message != "" {
 		s.heard(f.Edits.Message)

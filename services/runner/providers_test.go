@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/scriptmodel"
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -135,12 +137,27 @@ func (l *loop) decide(in runner.Input) {
 	}
 }
 
+// folded is the state that another process has: from the journal alone.
+func (l *loop) folded() *runner.State {
+	l.t.Helper()
+	st := runner.NewState(l.state.RunID, l.state.Namespace)
+	for _, f := range l.journal {
+		if err := st.Apply(f); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	return st
+}
+
 // step makes the owed model call.
 func (l *loop) step(ctx context.Context) {
 	l.t.Helper()
 	r, err := runner.NextRequest(l.state, l.plan, 1)
 	if err != nil {
 		l.t.Fatal(err)
+	}
+	if afresh, err := runner.NextRequest(l.folded(), l.plan, 1); err != nil || !cmp.Equal(afresh.Entries, r.Entries) {
+		l.t.Fatalf("a process that has only the journal sends something else, %v:\n%s", err, cmp.Diff(afresh.Entries, r.Entries))
 	}
 	by := runner.Claimed{Cause: fmt.Sprintf("step-%d", l.asks), Worker: "w", Epoch: 1}
 	l.asks++

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -44,8 +45,10 @@ type State struct {
 	// but the last, and those of a flow's steps. Alarms are a flow's timers, by name.
 	DoneCalls grown[events.CallID, *Call]
 	Alarms    map[string]*Alarm
-	rendered  *renderings // what steps render once; shared by every copy
-	committed int64       // last row that is surely there, while a decision adds to it
+	rendered  *renderings   // what steps render once; shared by every copy
+	beginning *beginning    // of the conversation, likewise
+	written   *atomic.Int64 // how much of the array under Turns is taken, by any copy
+	committed int64         // last row that is surely there, while a decision adds to it
 
 	ModelCalls int64 // answers and failed attempts, but for those that the provider refused unbilled
 	ToolCalls  int64 // calls that were sent or asked; refused ones cost nothing
@@ -163,7 +166,7 @@ type Retry struct {
 func NewState(id events.RunID, namespace string) *State {
 	return &State{
 		RunID: id, Namespace: namespace,
-		Calls: map[events.CallID]*Call{}, Items: map[string]*Item{}, Steps: map[string]*Step{}, Alarms: map[string]*Alarm{}, rendered: newRenderings(),
+		Calls: map[events.CallID]*Call{}, Items: map[string]*Item{}, Steps: map[string]*Step{}, Alarms: map[string]*Alarm{}, rendered: newRenderings(), beginning: &beginning{}, written: &atomic.Int64{},
 		Raised: map[string]int64{},
 	}
 }
@@ -172,7 +175,6 @@ func NewState(id events.RunID, namespace string) *State {
 // original alone. Bodies are shared: they are never written.
 func (s *State) Clone() *State {
 	c := *s
-	c.Turns = slices.Clip(s.Turns)
 	c.Signals = slices.Clip(s.Signals)
 	c.Calls = cloneValues(s.Calls)
 	c.Items = cloneValues(s.Items)
@@ -320,7 +322,7 @@ func (s *State) answered(seq int64, a events.ModelAnswered) {
 	s.spent(a.Usage, a.CostMicroUSD)
 	s.closeTurn()
 	s.wereRead(a.Messages)
-	s.Turns = append(s.Turns, Turn{Seq: seq, Answer: a})
+	s.appendTurn(Turn{Seq: seq, Answer: a})
 	for _, asked := range a.Calls {
 		c := &Call{AskedCall: asked, Turn: len(s.Turns) - 1, Since: seq}
 		s.route(c)
