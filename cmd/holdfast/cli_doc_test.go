@@ -89,7 +89,7 @@ func writeCommand(b *strings.Builder, n *kong.Node, flags []*kong.Flag) (count i
 		line += " " + p.Summary()
 	}
 	fmt.Fprintf(b, "\n### %s\n\n%s\n", n.Path(), cell(n.Help))
-	fmt.Fprintf(b, "\n```\n%s\n```\n", line)
+	fmt.Fprintf(b, "\n```usage\n%s\n```\n", line)
 	var rows []string
 	for _, p := range n.Positional {
 		rows = append(rows, fmt.Sprintf("| `%s` | %s |\n", p.Name, cell(p.Help)))
