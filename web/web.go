@@ -92,6 +92,7 @@ func Render(w io.Writer, name string, data any) error {
 
 var funcs = merged(template.FuncMap{
 	"callChip": callChip,
+	"field":    fieldOf,
 	"show":     Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words, "menu": func() []Entry { return menu },
 }, agentFuncs)
 

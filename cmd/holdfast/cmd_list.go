@@ -69,13 +69,14 @@ func more(w io.Writer, cursor string, n int) {
 func upTo[T any](ctx context.Context, limit int, page func(context.Context, client.PageRequest) (client.Page[T], error)) (client.Page[T], error) {
 	out := client.Page[T]{Items: []T{}}
 	for {
-		p, err := page(ctx, client.PageRequest{Limit: min(limit-len(out.Items), 500), Cursor: out.NextCursor})
+		before := out.NextCursor
+		p, err := page(ctx, client.PageRequest{Limit: min(limit-len(out.Items), 500), Cursor: before})
 		if err != nil {
 			return out, err
 		}
 		out.Items = append(out.Items, p.Items...)
 		out.NextCursor = p.NextCursor
-		if p.NextCursor == "" || len(out.Items) >= limit || len(p.Items) == 0 {
+		if p.NextCursor == "" || len(out.Items) >= limit || p.NextCursor == before {
 			return out, nil
 		}
 	}

@@ -216,17 +216,26 @@ type RunsListCmd struct {
 	Output
 	List
 	Label   map[string]string `env:"-" mapsep:"none" placeholder:"K=V" help:"Only runs with this label; repeat to narrow further."`
-	Status  string            `env:"-" placeholder:"STATUS" help:"Only runs in this status: queued, running, waiting, paused, needs_attention, cancelling, completed, failed, cancelled, expired."`
+	Status  []string          `env:"-" placeholder:"STATUS" help:"Only runs in this status, or in one of several: queued, running, waiting, paused, needs_attention, cancelling, completed, failed, cancelled, expired."`
 	Agent   string            `env:"-" placeholder:"NAME" help:"Only runs of this agent."`
 	Flow    string            `env:"-" placeholder:"NAME" help:"Only runs of this flow."`
 	Program string            `env:"-" placeholder:"NAME" help:"Only the own runs of this program; see docs/ledger.md."`
+	Trigger string            `env:"-" placeholder:"KIND" help:"Only runs that this started: webhook, api, schedule, event, child or fork."`
+	Source  string            `env:"-" placeholder:"NAME" help:"With --trigger: only by the webhook, schedule or parent of this name."`
+	Since   string            `env:"-" placeholder:"TIME" help:"Only runs accepted then or later: 90m or 2d ago, or a moment like 2026-12-01T08:00:00Z."`
+	Until   string            `env:"-" placeholder:"TIME" help:"Only runs accepted before then."`
+	Cost    string            `env:"-" placeholder:"DOLLARS" help:"Only runs that cost at least so much, like 0.10."`
+	Text    string            `env:"-" placeholder:"TEXT" help:"Only runs with this beginning of an id (eight characters or more), this end of it (eight), or these words in the name, the labels or what they wait for."`
 	Parent  string            `env:"-" placeholder:"RUN" help:"Only the children of this run."`
 }
 
 // Help implements kong.HelpProvider.
 func (*RunsListCmd) Help() string {
 	return `  holdfast runs list
-  holdfast runs list --label customer=42 --status failed
+  holdfast runs list --label customer=42 --status failed --since 7d
+  holdfast runs list --status paused,needs_attention
+  holdfast runs list --trigger webhook --source stripe --cost 0.10
+  holdfast runs list --text "shop-07 price"
   holdfast runs list --program nightly
   holdfast runs list --agent triage --limit 500 --json | jq -r '.items[].run_id'
 
@@ -242,7 +251,8 @@ func (c *RunsListCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) 
 	if err != nil {
 		return err
 	}
-	f := client.RunFilter{Agent: c.Agent, Flow: c.Flow, Program: c.Program, Status: c.Status, Labels: c.Label, Parent: events.RunID(c.Parent)}
+	f := client.RunFilter{Agent: c.Agent, Flow: c.Flow, Program: c.Program, Status: c.Status, Labels: c.Label, Parent: events.RunID(c.Parent),
+		Trigger: c.Trigger, Source: c.Source, From: c.Since, To: c.Until, Cost: c.Cost, Text: c.Text}
 	page, err := upTo(ctx, c.Limit, func(ctx context.Context, p client.PageRequest) (client.Page[client.Run], error) {
 		return api.Runs(ctx, f, p)
 	})

@@ -251,13 +251,13 @@ func TestEventsStopWithTheContext(t *testing.T) {
 func TestRunsFilters(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		want := "agent=a&cursor=c&label=customer%3A42&label=region%3Aeu&limit=5&parent=p&status=waiting"
+		want := "agent=a&cost=0.10&cursor=c&from=2d&label=customer%3A42&label=region%3Aeu&limit=5&parent=p&source=stripe&status=waiting&status=failed&text=shop+07&to=1h&trigger=webhook"
 		if r.URL.RawQuery != want {
 			t.Errorf("query = %s, want %s", r.URL.RawQuery, want)
 		}
 		fmt.Fprint(w, `{"items":[{"run_id":"r1","status":"waiting"}],"next_cursor":"n"}`)
 	})
-	page, err := c.Runs(t.Context(), RunFilter{Agent: "a", Status: "waiting", Parent: "p",
+	page, err := c.Runs(t.Context(), RunFilter{Agent: "a", Status: []string{"waiting", "failed"}, Parent: "p", Trigger: "webhook", Source: "stripe", From: "2d", To: "1h", Cost: "0.10", Text: "shop 07",
 		Labels: map[string]string{"region": "eu", "customer": "42"}}, PageRequest{Limit: 5, Cursor: "c"})
 	if err != nil {
 		t.Fatal(err)

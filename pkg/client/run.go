@@ -176,20 +176,35 @@ func (c *Client) Run(ctx context.Context, id events.RunID) (Run, error) {
 
 // RunFilter narrows a list of runs. Empty fields do not narrow.
 type RunFilter struct {
-	Agent, Flow, Status string
-	Program             string            // whose own runs these are
-	Labels              map[string]string // all of them
-	Parent              events.RunID
+	Agent, Flow string
+	Program     string            // whose own runs these are
+	Status      []string          // any of them
+	Trigger     string            // what started it: webhook, api, schedule, event, child or fork
+	Source      string            // beside Trigger: the name of the webhook, the schedule, the parent
+	Labels      map[string]string // all of them
+	// From and To bound when the start was accepted: a moment, a day, or how long ago, like
+	// 90m or 2d. To is not part of it.
+	From, To string
+	Cost     string // at least so many dollars, like 0.10
+	// Text is eight or more characters of the beginning of an id, its last eight, or words
+	// that all stand in the name, the labels or what the run waits for.
+	Text   string
+	Parent events.RunID
 }
 
-// Runs lists runs, newest first.
+// Runs lists runs, newest first. Under Cost, words and statuses of ended runs a page may
+// be short or empty while it has a NextCursor: read on.
 func (c *Client) Runs(ctx context.Context, f RunFilter, p PageRequest) (Page[Run], error) {
 	q := p.values()
-	set(q, "agent", f.Agent)
-	set(q, "flow", f.Flow)
-	set(q, "program", f.Program)
-	set(q, "status", f.Status)
-	set(q, "parent", string(f.Parent))
+	for name, value := range map[string]string{
+		"agent": f.Agent, "flow": f.Flow, "program": f.Program, "trigger": f.Trigger, "source": f.Source,
+		"from": f.From, "to": f.To, "cost": f.Cost, "text": f.Text, "parent": string(f.Parent),
+	} {
+		set(q, name, value)
+	}
+	for _, status := range f.Status {
+		q.Add("status", status)
+	}
 	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {
 		q.Add("label", k+":"+f.Labels[k])
 	}

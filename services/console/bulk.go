@@ -165,7 +165,8 @@ func (s *Service) fitting(ctx context.Context, namespace string, b Bulk) (done B
 	if f.Open, f.Kind = false, events.KindAgent; b.Kind == OrderDelete {
 		f.Kind, ends = "", []string{events.StatusCompleted, events.StatusFailed, events.StatusCancelled, events.StatusExpired}
 	}
-	for _, f.Status = range ends {
+	for _, end := range ends {
+		f.Statuses = []string{end}
 		if err := s.fittingIn(ctx, f, b, now, &done); err != nil {
 			return BulkDone{}, err
 		}

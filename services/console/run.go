@@ -77,19 +77,6 @@ type Link struct {
 	Status string // of a fork
 }
 
-// RunFilter selects runs of one namespace, newest first.
-type RunFilter struct {
-	Namespace string
-	Kind      string // agent or flow; with Name
-	Name      string
-	Status    string
-	Labels    map[string]string // all must match
-	Parent    events.RunID
-	Open      bool         // only runs of our agents and flows that have not ended
-	Before    events.RunID // runs older than this one; empty for the newest
-	Limit     int
-}
-
 // Pending is one thing that a run waits for.
 type Pending struct {
 	Item   string
@@ -112,6 +99,8 @@ type Pending struct {
 	ToolPool string
 	Taken    bool
 	Behind   int
+	// Count is how many things of one kind the row stands for; zero means one.
+	Count int
 }
 
 // MaxBehind is how far a queue is counted.

@@ -33,6 +33,7 @@ type Store interface {
 	CheckupReader
 	PoolReader
 	ConcurrencyReader
+	AnswersReader
 	follow.History
 }
 

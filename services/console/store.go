@@ -12,6 +12,12 @@ import (
 type RunReader interface {
 	// Runs lists at most Limit runs, newest first, queued ones included.
 	Runs(ctx context.Context, f RunFilter) ([]Run, error)
+	// NthRun is the id of the n-th run that a runner has and that fits; empty when
+	// fewer do.
+	NthRun(ctx context.Context, f RunFilter, n int) (events.RunID, error)
+	// Situations returns what Why needs for each of runs, which were just listed, but
+	// for what is queued before them.
+	Situations(ctx context.Context, namespace string, runs []Run) ([]Situation, error)
 	// GetRun returns one run; ErrNotFound outside the namespace.
 	GetRun(ctx context.Context, namespace string, id events.RunID) (Run, error)
 	// Situation returns what Why needs; ErrNotFound outside the namespace.

@@ -211,7 +211,7 @@ func (s Situation) waits() []Wait {
 			}
 			out = append(out, w)
 		case "child":
-			children++
+			children += max(p.Count, 1)
 			if childSince.IsZero() || p.Since.Before(childSince) {
 				childSince = p.Since
 			}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -62,12 +61,6 @@ UPDATE console.programs SET status = $3, output = $4::text::json, error = $5::te
 	ended_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE namespace = $1 AND run_id = $2 AND status = 'running'
 RETURNING status`
-
-// ofProgram turns a condition on a runner's run into one on a program's: it has
-// no parent, and its kind is a word.
-func ofProgram(condition string) string {
-	return strings.NewReplacer("r.kind", "'program'::text", "r.parent_run_id", "''::text", "r.", "p.").Replace(condition)
-}
 
 // eventsOfProgram is the journal of a program's run: its start, each checkpoint
 // (also one whose state is dropped) and its end.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -68,77 +67,6 @@ func (s *Store) GetRun(ctx context.Context, namespace string, id events.RunID) (
 	var err error
 	r.Budgets, err = s.budgets(ctx, r, limits)
 	return r, err
-}
-
-// listRuns builds the list query from fixed parts, so that each combination of
-// filters gets a plan of its own: a label must use its index.
-func listRuns(f console.RunFilter) (query string, args []any) {
-	taken, queued := []string{"r.namespace = $1"}, []string{"d.namespace = $1", "d.landed_at IS NULL",
-		`NOT EXISTS (SELECT 1 FROM runner.v_runs x WHERE x.run_id = d.run_id COLLATE "default")`}
-	programs := []string{"p.namespace = $1"}
-	args = []any{f.Namespace}
-	both := func(inTaken, inQueued string, arg any) {
-		args = append(args, arg)
-		n := fmt.Sprintf("$%d", len(args))
-		programs = append(programs, strings.ReplaceAll(ofProgram(inTaken), "?", n))
-		taken = append(taken, strings.ReplaceAll(inTaken, "?", n))
-		queued = append(queued, strings.ReplaceAll(inQueued, "?", n))
-	}
-	if f.Kind != "" {
-		both("r.kind = ?", "d.ref_kind = ?", f.Kind)
-	}
-	if f.Name != "" {
-		both("r.name = ?", "d.ref_name = ?", f.Name)
-	}
-	if f.Status != "" {
-		both("r.status = ?", "'queued' = ?::text", f.Status)
-	}
-	if f.Status == events.StatusQueued {
-		// Those that wait for a place under a concurrency key; their index is small.
-		taken = append(taken, "r.run_id IN (SELECT w.run_id FROM runner.v_slots w WHERE w.namespace = $1 AND NOT w.held AND w.replaced_by IS NULL)")
-		programs = append(programs, "false") // or all are read to find none
-	}
-	if f.Open {
-		programs = append(programs, "false")
-	}
-	if f.Open || f.Status != "" && !events.Ended(f.Status) { // their index is small
-		taken = append(taken, "r.ended_at IS NULL")
-	}
-	if len(f.Labels) > 0 {
-		both("r.labels @> ?::jsonb", "d.labels @> ?::jsonb", f.Labels)
-	}
-	if f.Parent != "" {
-		both("r.parent_run_id = ?", "? = ''", string(f.Parent)) // a child is no delivery
-	}
-	if f.Before != "" {
-		both("r.run_id < ?", "d.run_id < ?", string(f.Before))
-	}
-	args = append(args, f.Limit)
-	limit := fmt.Sprintf("$%d", len(args))
-	return `SELECT * FROM (` +
-		`(` + listed(takenRuns) + ` WHERE ` + strings.Join(taken, " AND ") + ` ORDER BY r.run_id DESC LIMIT ` + limit + `) UNION ALL ` +
-		`(` + listed(queuedRuns) + ` WHERE ` + strings.Join(queued, " AND ") + ` ORDER BY d.run_id DESC LIMIT ` + limit + `) UNION ALL ` +
-		`(` + listed(programRuns) + ` WHERE ` + strings.Join(programs, " AND ") + ` ORDER BY p.run_id DESC LIMIT ` + limit + `)) runs
-ORDER BY run_id DESC LIMIT ` + limit, args
-}
-
-// listed leaves the large columns out of a list.
-func listed(columns string) string {
-	return strings.NewReplacer("r.input, r.output,", "NULL::json, NULL::json,", "d.input, NULL::json,", "NULL::json, NULL::json,", "p.input, p.output,", "NULL::json, NULL::json,").Replace(columns)
-}
-
-// Runs implements console.RunReader.
-func (s *Store) Runs(ctx context.Context, f console.RunFilter) ([]console.Run, error) {
-	query, args := listRuns(f)
-	rows, err := s.pool.Query(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
-	}
-	runs, err := pgx.CollectRows(rows, scanRun)
-	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
-	}
-	return runs, nil
 }
 
 func scanRun(row pgx.CollectableRow) (console.Run, error) {

@@ -16,7 +16,7 @@ import (
 func TestListRuns_QueuedReadsNoTakenRun(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t).Open(t, "holdfast_console")
-	query, args := listRuns(console.RunFilter{Namespace: "default", Status: events.StatusQueued, Limit: 51})
+	query, args := listRuns(console.RunFilter{Namespace: "default", Statuses: []string{events.StatusQueued}, Limit: 51})
 	rows, err := pool.Query(t.Context(), "EXPLAIN "+query, args...)
 	if err != nil {
 		t.Fatal(err)

@@ -177,20 +177,41 @@ func (s *Store) Workers(ctx context.Context) ([]console.Worker, error) {
 }
 
 func scanPending(row pgx.CollectableRow) (console.Pending, error) {
-	var p console.Pending
-	var detail *json.RawMessage
-	var look, reply *time.Time
-	if err := row.Scan(&p.Item, &p.Kind, &p.State, &p.Since, &detail, &p.Pool, &look, &reply, &p.Taken, &p.ToolPool); err != nil {
-		return p, err
+	var p pendingRow
+	if err := row.Scan(p.into()...); err != nil {
+		return console.Pending{}, err
 	}
-	if look != nil {
-		p.Probed, p.NextLook = true, look.UTC()
+	return p.pending(), nil
+}
+
+func scanPendingOf(row pgx.CollectableRow) (pending console.Pending, run string, err error) {
+	var p pendingRow
+	if err := row.Scan(append([]any{&run}, p.into()...)...); err != nil {
+		return console.Pending{}, "", err
 	}
-	p.Since, p.Awaited = p.Since.UTC(), orZero(reply)
-	if json.Unmarshal(raw(detail), &p.Detail) != nil {
-		p.Detail = string(raw(detail)) // of a runner that says more
+	return p.pending(), run, nil
+}
+
+// pendingRow is a pending item as the queries return it.
+type pendingRow struct {
+	console.Pending
+	detail      *json.RawMessage
+	look, reply *time.Time
+}
+
+func (p *pendingRow) into() []any {
+	return []any{&p.Item, &p.Kind, &p.State, &p.Since, &p.detail, &p.Pool, &p.look, &p.reply, &p.Taken, &p.ToolPool}
+}
+
+func (p *pendingRow) pending() console.Pending {
+	if p.look != nil {
+		p.Probed, p.NextLook = true, p.look.UTC()
 	}
-	return p, nil
+	p.Since, p.Awaited = p.Since.UTC(), orZero(p.reply)
+	if json.Unmarshal(raw(p.detail), &p.Detail) != nil {
+		p.Detail = string(raw(p.detail)) // of a runner that says more
+	}
+	return p.Pending
 }
 
 func scanApproval(row pgx.CollectableRow) (console.Approval, error) {

@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
+)
+
+// answer is one of the five that a list of runs begins with. Every number leads to the
+// list behind it.
+type answer struct {
+	Title, Class, Symbol string
+	Big                  string
+	Parts                []part
+	Expires              time.Time
+}
+
+// part is a number with its words; Path is empty when there is no list of it.
+type part struct{ Text, Path string }
+
+func fiveAnswers(a console.Answers) []answer {
+	list := func(statuses ...string) string { return listPath(url.Values{"status": statuses}) }
+	running, queued := a.Open[events.StatusRunning], a.Open[events.StatusQueued]
+	parked, paused, waiting, stopping := a.Open[events.StatusAttention], a.Open[events.StatusPaused], a.Open[events.StatusWaiting], a.Open[events.StatusCancelling]
+
+	runs := answer{Title: "Running", Class: "c-run", Symbol: "s-run", Big: thousands(running)}
+	runs.add(a.Asking, "ask a model", list(events.StatusRunning))
+	runs.add(queued, "queued", list(events.StatusQueued))
+	runs.add(waiting, "waiting", list(events.StatusWaiting))
+	runs.add(stopping, "stopping", list(events.StatusCancelling))
+	runs.orElse("Nothing is open.")
+
+	stuck := answer{Title: "Stuck", Class: "c-bad", Symbol: "s-need", Big: thousands(parked + paused)}
+	stuck.add(parked, "parked", list(events.StatusAttention))
+	stuck.add(paused, "paused", list(events.StatusPaused))
+	stuck.orElse("Nothing is stuck.")
+
+	people := answer{Title: "Waits for a person", Class: "c-you", Symbol: "s-you", Big: thousands(a.Approvals), Expires: a.NextExpiry}
+	people.add(a.Approvals, "to decide", "/ui/approvals")
+	people.orElse("Nobody is waited for.")
+
+	changed := answer{Title: "Changed since 00:00 UTC", Class: "c-ok", Symbol: "s-ok", Big: thousands(a.Effects["succeeded"])}
+	changed.add(a.Effects["intent"], "under way", "")
+	changed.add(a.Effects["failed"], "failed", "")
+	changed.add(a.Doubts, "in doubt, of any day", "")
+	changed.orElse("Nothing is in doubt.")
+
+	cost := answer{Title: "Cost since 00:00 UTC", Symbol: "s-queue", Big: dollars(a.Cost)}
+	cost.add(a.Runs, "runs accepted since", listPath(url.Values{"from": {a.Since.Format(time.DateOnly)}}))
+	cost.orElse("No run was accepted since.")
+	return []answer{runs, stuck, people, changed, cost}
+}
+
+func (a *answer) add(n int, words, path string) {
+	if n > 0 {
+		a.Parts = append(a.Parts, part{thousands(n) + " " + words, path})
+	}
+}
+
+func (a *answer) orElse(sentence string) {
+	if len(a.Parts) == 0 {
+		a.Parts = []part{{Text: sentence}}
+	}
+}
+
+// thousands writes a number with a comma between groups of three digits.
+func thousands(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}
