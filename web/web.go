@@ -3,7 +3,8 @@
 //
 // Everything that a template prints is text: html/template escapes it and no
 // value is ever marked safe. Control and direction characters are shown, not
-// obeyed. The pages need no script and no inline style.
+// obeyed. The pages work without script and have no inline style; live.js only
+// keeps what is shown up to date.
 package web
 
 import (
@@ -29,8 +30,11 @@ var sheets embed.FS
 //go:embed static/icon.svg
 var icon []byte
 
+//go:embed static/live.js
+var script []byte
+
 // CSP is the Content-Security-Policy of every page.
-const CSP = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+const CSP = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // css is holdfast.css, which every page needs, and after it the sheets of parts
 // of the console by their names.
@@ -54,6 +58,9 @@ var css = func() []byte {
 
 // CSS is the style sheet, served beside the pages as holdfast.css.
 func CSS() []byte { return css }
+
+// Script is what makes pages live, served beside them as live.js.
+func Script() []byte { return script }
 
 // Icon is the picture that a browser puts beside the title, served as icon.svg.
 func Icon() []byte { return icon }

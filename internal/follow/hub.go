@@ -45,6 +45,7 @@ type Hub struct {
 	bytes int
 	runs  map[events.RunID]map[*Subscription]struct{}
 	all   map[*Subscription]struct{}
+	taps  []Tap
 }
 
 // NewHub returns a hub that has heard nothing yet.
@@ -97,6 +98,9 @@ func (h *Hub) begin(epoch string, last uint64) (from uint64) {
 	if h.epoch != epoch || h.last < last {
 		h.epoch, h.last, h.ring, h.bytes = epoch, last, nil, 0
 		h.cutAll()
+		for _, t := range h.taps {
+			t.Lost()
+		}
 	}
 	return h.last + 1
 }
@@ -134,6 +138,9 @@ func (h *Hub) publish(m events.Received) {
 	}
 	for s := range h.all {
 		h.offer(s, e)
+	}
+	for _, t := range h.taps {
+		t.Heard(Position{h.epoch, e.Seq}, e)
 	}
 }
 

@@ -35,6 +35,7 @@ type Store interface {
 	ConcurrencyReader
 	AnswersReader
 	follow.History
+	Looker
 }
 
 // Relay hands commands to the bus until the runner has them.
@@ -60,6 +61,7 @@ type Config struct {
 type Service struct {
 	Store
 	*follow.Follower
+	board   *board
 	relay   Relay
 	streams Streams
 	pools   []string
@@ -78,8 +80,9 @@ func New(c Config) *Service {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	followed := follow.New(c.Tail, c.Store, c.Log)
 	return &Service{
-		Store: c.Store, Follower: follow.New(c.Tail, c.Store, c.Log), relay: c.Relay, streams: c.Streams, pools: c.Pools, limit: c.CheckpointBytes, log: c.Log,
+		Store: c.Store, Follower: followed, board: newBoard(followed, c.Store, c.Log), relay: c.Relay, streams: c.Streams, pools: c.Pools, limit: c.CheckpointBytes, log: c.Log,
 	}
 }
 
@@ -94,12 +97,13 @@ func (s *Service) Start(context.Context) error { return nil }
 func (s *Service) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	go func() { failed <- s.Follower.Run(ctx) }()
 	go func() { failed <- s.relay.Run(ctx) }()
+	go func() { failed <- s.board.run(ctx) }()
 	first := <-failed
 	cancel()
-	return errors.Join(first, <-failed)
+	return errors.Join(first, <-failed, <-failed)
 }
 
 // Stop implements lifecycle.Service. Commands that are not announced yet stay

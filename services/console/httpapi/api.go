@@ -54,6 +54,7 @@ func Register(d *door.Door, s *console.Service) {
 	a.budgets()
 	a.concurrency()
 	a.pages()
+	a.live()
 }
 
 // problem turns the console's errors into problems; others pass.

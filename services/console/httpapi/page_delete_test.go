@@ -57,7 +57,7 @@ func TestPages_DeleteAsksFirst(t *testing.T) {
 		"a run not there":  {operator, "sure=yes&id=" + idOf(99), here, 200},
 		"what has not end": {operator, "sure=yes&id=" + open, here, 200},
 	} {
-		if status, _, raw := press(tc.token, tc.form, tc.header...); status != tc.want || strings.Contains(raw, "<script") {
+		if status, _, raw := press(tc.token, tc.form, tc.header...); status != tc.want || strings.Contains(raw, "<script>") {
 			t.Errorf("%s: %d, want %d\n%s", name, status, tc.want, raw)
 		}
 	}

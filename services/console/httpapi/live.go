@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/internal/follow"
+	"github.com/holdfast-run/holdfast/services/console"
+	"github.com/holdfast-run/holdfast/web"
+)
+
+const (
+	// maxTopics bounds what one page follows.
+	maxTopics = 100
+	beatEvery = 10 * time.Second
+	// liveFor ends a page's stream, so that its token is looked at again.
+	liveFor = 2 * time.Minute
+)
+
+func (a *api) live() {
+	a.door.Raw("GET /ui/live", authn.Viewer, page(a.livePage))
+	a.door.Raw("GET /ui/live.js", door.Public, static("text/javascript; charset=utf-8", web.Script()))
+}
+
+// liveMessage is what a page is told.
+type liveMessage struct {
+	Now    time.Time `json:"now"`              // the server's
+	Topics []string  `json:"topics,omitempty"` // that changed
+	Missed int       `json:"missed,omitempty"` // events while the page was away, all of them known
+	Reason string    `json:"reason,omitempty"` // of a resync
+}
+
+// livePage tells a page which of its topics changed, at most once a second. Its
+// events are "hello" first, or "resync" where the place that was asked for is
+// gone; "changed"; and "again", which asks to come back. The ids are places of
+// the event stream.
+func (a *api) livePage(w http.ResponseWriter, r *http.Request) error {
+	topics, err := topicsIn(r)
+	if err != nil {
+		return err
+	}
+	var since *follow.Position
+	if text := r.Header.Get("Last-Event-ID"); text != "" {
+		at, ok := follow.ParsePosition(text)
+		if !ok {
+			return door.Error(http.StatusBadRequest, door.CodeBadRequest, "Last-Event-ID is not a place of this stream")
+		}
+		since = &at
+	}
+	p, _ := authn.FromContext(r.Context())
+	ctx, cancel := door.UntilStopping(r)
+	defer cancel()
+	watch := a.console.Watch(p.Namespace, topics)
+	defer watch.Close()
+	hello, event := liveMessage{Now: time.Now().UTC()}, "hello"
+	at := a.console.Position()
+	if since != nil {
+		missed, ok := a.console.Since(ctx, p.Namespace, *since)
+		hello.Missed = missed
+		if !ok {
+			event, hello.Reason = "resync", "what happened since then is no longer kept"
+		}
+	}
+	stream, err := door.NewStream(w)
+	if err != nil {
+		return nil // the client is gone
+	}
+	send := func(at follow.Position, event string, m liveMessage) error {
+		data, err := json.Marshal(m)
+		if err != nil {
+			return fmt.Errorf("marshal a change: %w", err)
+		}
+		id := ""
+		if at.Epoch != "" {
+			id = at.String()
+		}
+		return stream.Send(id, event, data)
+	}
+	if send(at, event, hello) != nil {
+		return nil
+	}
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	end := time.NewTimer(liveFor)
+	defer end.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-end.C:
+			_ = send(follow.Position{}, "again", liveMessage{Now: time.Now().UTC()}) // the page comes back anyway
+			return nil
+		case <-beat.C:
+			err = stream.Beat()
+		case <-watch.C:
+			c := watch.Take()
+			m, event := liveMessage{Now: time.Now().UTC(), Topics: c.Topics}, "changed"
+			if c.Lost {
+				event, m.Reason = "resync", "events went by unheard"
+			}
+			err = send(c.At, event, m)
+		}
+		if err != nil {
+			return nil // the client is gone, or does not read
+		}
+	}
+}
+
+func topicsIn(r *http.Request) ([]string, error) {
+	topics := strings.FieldsFunc(strings.Join(r.URL.Query()["topics"], ","), func(c rune) bool { return c == ',' || c == ' ' })
+	slices.Sort(topics)
+	topics = slices.Compact(topics)
+	if len(topics) == 0 || len(topics) > maxTopics {
+		return nil, door.Error(http.StatusBadRequest, door.CodeBadRequest, fmt.Sprintf("topics has to name 1 to %d of %s and run:<run id>", maxTopics, strings.Join(console.Topics(), ", ")))
+	}
+	for _, t := range topics {
+		if !console.IsTopic(t) {
+			return nil, door.Error(http.StatusBadRequest, door.CodeBadRequest, fmt.Sprintf("%.100q is no topic; there are %s and run:<run id>", t, strings.Join(console.Topics(), ", ")))
+		}
+	}
+	return topics, nil
+}
