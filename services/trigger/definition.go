@@ -40,12 +40,14 @@ type Target struct {
 	Validate func(json.RawMessage) []Place
 	// Callback is nil when the target takes no callbacks.
 	Callback *spec.Callback
+	// Input is the JSON Schema that Validate asks; nil takes everything.
+	Input json.RawMessage
 }
 
 // TargetOf is a version of an agent or flow whose input must fit a schema; nil
 // takes everything. callback is its callback section, nil without one.
 func TargetOf(ref events.Ref, input *spec.Schema, callback *spec.Callback) Target {
-	return Target{Ref: ref, Callback: callback, Validate: func(value json.RawMessage) []Place {
+	return Target{Ref: ref, Callback: callback, Input: input.JSON(), Validate: func(value json.RawMessage) []Place {
 		var places []Place
 		for _, v := range input.Validate(value) {
 			places = append(places, Place{Path: "input" + strings.TrimPrefix(v.Path, "$"), Message: v.Message})

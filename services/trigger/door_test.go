@@ -28,7 +28,8 @@ func TestDoor_RolesOfEveryRoute(t *testing.T) {
 		"GET /v1/deliveries":                 authn.Viewer, "GET /v1/deliveries/{id}": authn.Viewer,
 		"POST /v1/deliveries/{id}/replay": authn.Operator, "POST /v1/deliveries/replay": authn.Operator,
 		"POST /v1/webhooks/{name}/test": authn.Operator,
-		"GET /v1/signals":               authn.Viewer, "POST /v1/signals/{name}": authn.Operator,
+		"GET /ui/start/{kind}/{name}":   authn.Operator, "POST /ui/start/{kind}/{name}": authn.Operator,
+		"GET /v1/signals": authn.Viewer, "POST /v1/signals/{name}": authn.Operator,
 	}
 	got := map[string]authn.Role{}
 	for _, route := range r.door.Routes() {

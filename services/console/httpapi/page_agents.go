@@ -79,7 +79,7 @@ func (a *api) agentsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p, _ := authn.FromContext(r.Context())
 	data := agentsPage{frame: frameOf(r, "Agents and flows", "agents"), Kind: kind, What: titleOf(kind),
-		Runs: kind == spec.KindAgent || kind == spec.KindFlow}
+		Runs: kind == spec.KindAgent || kind == spec.KindFlow, MayStart: p.Role.Allows(authn.Operator)}
 	counts, err := a.console.KindCounts(r.Context(), p.Namespace)
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (a *api) definitionPage(w http.ResponseWriter, r *http.Request) error {
 		return problem(err, "such version of %s %q", name.Kind, name.Name)
 	}
 	data := definitionPage{frame: frameOf(r, name.Name, "agents"), Kind: name.Kind, Kinds: titleOf(name.Kind), Name: name.Name, Current: v.Current, RunsLooked: console.RunsByVersion,
-		Versions: versionRows(all, v), Body: pretty(body)}
+		Versions: versionRows(all, v), Body: pretty(body), MayStart: p.Role.Allows(authn.Operator) && (name.Kind == spec.KindAgent || name.Kind == spec.KindFlow)}
 	for _, row := range data.Versions {
 		if row.Shown {
 			data.Version = row

@@ -63,6 +63,7 @@ func TestDefinitionPages(t *testing.T) {
 	if strings.Contains(list, "/ui/start/") {
 		t.Error("a viewer is offered a start")
 	}
+	page("/ui/agents", authn.Operator, `href="/ui/start/agent/checker"`)
 	page("/ui/agents?kind=model", authn.Viewer, "anthropic claude-x")
 	page("/ui/definitions/agent/checker", authn.Viewer, "Version 2 since", "by admin", "flow night", "spec.steps[0].agent", `href="/ui/definitions/model/claude"`, `data-l="Runs">1<`)
 	page("/ui/definitions/agent/checker?version=1", authn.Viewer, "not the current version", "Two")

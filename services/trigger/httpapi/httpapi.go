@@ -29,6 +29,7 @@ func register(d *door.Door, svc *trigger.Service, now clock) {
 	a := &api{svc: svc, door: d, now: now}
 	a.registerHooks(d)
 	a.registerStarts(d)
+	a.registerStartPages(d)
 	a.registerSchedules(d)
 	a.registerDeliveries(d)
 	a.registerTests(d)
