@@ -9,5 +9,6 @@ type Entry struct{ Here, Path, Symbol, Title string }
 var menu = []Entry{
 	{"runs", "/", "s-run", "Runs"},
 	{"approvals", "/ui/approvals", "s-you", "Approvals"},
+	{"effects", "/ui/effects", "s-write", "Effects"},
 	{"agents", "/ui/agents", "s-flow", "Agents and flows"},
 }

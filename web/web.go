@@ -98,9 +98,9 @@ func Render(w io.Writer, name string, data any) error {
 }
 
 var funcs = merged(template.FuncMap{
-	"callChip": callChip,
-	"field":    fieldOf,
-	"show":     Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words, "menu": func() []Entry { return menu },
+	"callChip": callChip, "effectChip": effectChip,
+	"field": fieldOf,
+	"show":  Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words, "menu": func() []Entry { return menu },
 }, agentFuncs)
 
 // merged joins the functions of all pages with those of parts of the console.

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"io"
+	"io/fs"
 	"maps"
 	"regexp"
 	"strings"
@@ -42,9 +43,9 @@ func TestPages_EscapeEverythingAndNeedNoScript(t *testing.T) {
 	hidden := map[string]any{"ID": evil, "Title": evil, "Because": evil, "RunID": evil, "Hidden": true, "Tick": false, "May": false, "Deciders": evil, "MayNot": evil, "Votes": "", "Deferred": "", "CreatedAt": now, "ExpiresAt": now, "RemindAt": now, "Args": "", "Key": "", "Digest": "", "NeedsComment": false}
 	frame := map[string]any{"Title": evil, "Namespace": evil, "Name": evil, "Role": evil, "Here": "approvals", "At": now}
 	group := func(id string) map[string]any {
-		return map[string]any{"ID": id, "Title": evil, "Count": 3, "Oldest": now, "Expiry": now, "Items": []any{item, hidden, item}, "More": "group=x", "Proposal": evil, "Approved": 7, "Ticks": true, "NeedsComment": true, "Spans": []span{{evil, evil}}}
+		return map[string]any{"ID": id, "Title": evil, "Count": 3, "Oldest": now, "Expiry": now, "Items": []any{item, hidden, item}, "More": "/ui/approvals?group=x&by=y", "Proposal": evil, "Approved": 7, "Ticks": true, "NeedsComment": true, "Spans": []span{{evil, evil}}}
 	}
-	inbox := map[string]any{"By": evil, "Group": evil, "Deferred": false, "Groups": []any{group("g0"), group("g1")}, "Next": "by=x", "Done": []done{{evil, evil, evil, false}, {evil, evil, evil, true}}, "Problem": evil}
+	inbox := map[string]any{"By": evil, "Group": evil, "Deferred": false, "Groups": []any{group("g0"), group("g1")}, "Next": "/ui/approvals?by=x&cursor=y", "Done": []done{{evil, evil, evil, false}, {evil, evil, evil, true}}, "Problem": evil}
 	type input struct {
 		Name, Title, Hint, Value string
 		Options                  []string
@@ -140,6 +141,27 @@ func checkHTML(t *testing.T, page string) {
 			}
 			if (a[1] == "href" || a[1] == "src" || a[1] == "action") && !strings.HasPrefix(a[2], "/") && !strings.HasPrefix(a[2], "#") {
 				t.Errorf("<%s> leads to %s", m[1], a[2])
+			}
+		}
+	}
+}
+
+// A link's query is written out in the template or the whole link is one value: a
+// value that is the query as a whole would lose its & and its =.
+func TestPages_NoValueIsAWholeQuery(t *testing.T) {
+	t.Parallel()
+	files, err := fs.Glob(templates, "templates/*.html")
+	if err != nil || len(files) < 5 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := templates.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, bad := range regexp.MustCompile(`(href|action)="[^"]*\?\{\{[^"}]*\}\}"`).FindAllString(string(text), -1) {
+			if !strings.Contains(bad, "{{if ") && !strings.Contains(bad, "{{range ") {
+				t.Errorf("%s has %s: make the link in Go", file, bad)
 			}
 		}
 	}

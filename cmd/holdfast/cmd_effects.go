@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -17,6 +18,7 @@ type EffectsCmd struct {
 
 	List    EffectsListCmd    `cmd:"" help:"List what tools did to the outside world."`
 	Show    EffectsShowCmd    `cmd:"" help:"Show one row of the ledger."`
+	Totals  EffectsTotalsCmd  `cmd:"" help:"Count the ledger: in doubt, under way, kept from happening twice."`
 	Resolve EffectsResolveCmd `cmd:"" help:"Say what became of an effect in doubt."`
 }
 
@@ -25,7 +27,7 @@ func (*EffectsCmd) Help() string {
 	return `Each effect has a key and happens at most once per key. When nobody knows whether
 it happened, its state is unknown, and it is not repeated on suspicion.
 
-  holdfast effects list --state unknown
+  holdfast effects list --state in_doubt
   holdfast effects show EFFECT
   holdfast effects resolve EFFECT happened --result '{"price_id":"p-17"}'
 ` + exitHelp
@@ -37,9 +39,14 @@ const lookEffects = "holdfast effects list"
 type EffectsListCmd struct {
 	Output
 	List
-	State string `env:"-" placeholder:"STATE" help:"Only in this state: intent, held, awaiting, succeeded, failed, unknown or expired."`
+	State string `env:"-" placeholder:"STATE" help:"Only in this state: intent, held, awaiting, succeeded, failed, unknown, in_doubt (unknown, and nobody has settled it) or expired."`
 	Tool  string `env:"-" placeholder:"NAME" help:"Only of this tool; program/NAME for what programs do."`
 	OfRun string `name:"run" env:"-" placeholder:"RUN" help:"What this run changed, and all runs that it started."`
+	Key   string `env:"-" placeholder:"KEY" help:"Of this whole key."`
+	Text  string `env:"-" placeholder:"TEXT" help:"With this in the key, the arguments, the result or the error; looks through 10,000 effects."`
+	Since string `env:"-" placeholder:"TIME" help:"Begun since: 2h (ago), 2026-11-29 or 2026-11-29T02:00:00Z."`
+	Until string `env:"-" placeholder:"TIME" help:"Begun before."`
+	Twice bool   `env:"-" help:"Only what may have happened twice."`
 }
 
 // Help implements kong.HelpProvider.
@@ -47,6 +54,7 @@ func (*EffectsListCmd) Help() string {
 	return `  holdfast effects list --state unknown
   holdfast effects list --state held
   holdfast effects list --run RUN
+  holdfast effects list --text BOARD-OAK-40 --since 24h
   holdfast effects list --tool propose_price --limit 500 --json
 
 --json prints {"items": [...], "next_cursor"}, each as "effects show --json".`
@@ -58,7 +66,13 @@ func (c *EffectsListCmd) Run(ctx context.Context, k *kong.Context, group *Effect
 	if err != nil {
 		return err
 	}
-	f := client.EffectFilter{State: c.State, Tool: c.Tool, Run: events.RunID(c.OfRun)}
+	f := client.EffectFilter{State: c.State, Tool: c.Tool, Run: events.RunID(c.OfRun), Key: c.Key, Text: c.Text, Twice: c.Twice}
+	if f.Since, err = pastTime("--since", c.Since, time.Now()); err != nil {
+		return err
+	}
+	if f.Until, err = pastTime("--until", c.Until, time.Now()); err != nil {
+		return err
+	}
 	read := func(ctx context.Context, p client.PageRequest) (client.Page[client.Effect], error) {
 		return api.Effects(ctx, f, p)
 	}
@@ -82,7 +96,7 @@ func (*EffectsShowCmd) Help() string {
 	return `  holdfast effects show EFFECT
 
 --json prints {"effect_id", "tool", "key", "state", "epoch", "run_id", "call_id",
-"args", "result", "error", ...}.`
+"args", "result", "error", "receipts", "calls", "verdicts", ...}.`
 }
 
 // Run implements the command.
@@ -119,7 +133,7 @@ func showEffect(k *kong.Context, e client.Effect) error {
 		"effect", e.EffectID, "tool", e.Tool, "state", effectState(e), "damage", e.Damaged, "key", e.Key, "epoch", fmt.Sprint(e.Epoch),
 		"in doubt", e.InDoubt, "on doubt", e.OnDoubt, "held by", e.HeldBy, "settled by", e.SettledBy, "run", string(e.RunID), "call", string(e.CallID), "worker", e.Worker,
 		"attempts", fmt.Sprint(e.Attempts), "begun", stamp(e.CreatedAt), "acted", stamp(e.ActedAt), "updated", stamp(e.UpdatedAt),
-		"arguments", pretty(e.Args), "result", pretty(e.Result), "error", failed, "receipts", pretty(e.Receipts),
+		"arguments", pretty(e.Args), "result", pretty(e.Result), "error", failed, "calls", sharedCalls(e), "said", verdictLines(e), "receipts", pretty(e.Receipts),
 	); err != nil {
 		return err
 	}

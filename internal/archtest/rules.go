@@ -107,7 +107,7 @@ func init() {
 		rules["services/"+s+"/inbox"] = adapter(s, []string{"internal/bus"})
 		rules["services/"+s+"/httpapi"] = adapter(s, []string{"internal/door", "internal/authn", "internal/follow"}, huma)
 	}
-	for _, s := range []string{"console", "approvals", "trigger"} { // who has pages
+	for _, s := range []string{"console", "approvals", "tools", "trigger"} { // who has pages
 		httpapi := rules["services/"+s+"/httpapi"]
 		httpapi.may = append(httpapi.may, "web")
 		rules["services/"+s+"/httpapi"] = httpapi

@@ -37,12 +37,42 @@ type Effect struct {
 	UpdatedAt  time.Time       `json:"updated_at,omitzero"`
 	ActedAt    time.Time       `json:"acted_at,omitzero"`
 	Receipts   json.RawMessage `json:"receipts,omitempty"` // not in lists
+	Calls      []SharedCall    `json:"calls,omitempty"`    // that share it; not in lists
+	Verdicts   []Verdict       `json:"verdicts,omitempty"` // what was said about it while it was in doubt; not in lists
+}
+
+// SharedCall is a call of a run that shares an effect.
+type SharedCall struct {
+	CallID    events.CallID     `json:"call_id"`
+	RunID     events.RunID      `json:"run_id"`
+	Run       string            `json:"run,omitempty"` // name of what the run executes
+	RunStatus string            `json:"run_status,omitempty"`
+	Status    string            `json:"status"`
+	Opened    bool              `json:"opened,omitempty"`   // it opened the effect and is the one that acts
+	Replayed  bool              `json:"replayed,omitempty"` // it was answered with what another call did
+	YesBy     string            `json:"approved_by,omitempty"`
+	YesID     events.ApprovalID `json:"approval_id,omitempty"`
+	CreatedAt time.Time         `json:"created_at,omitzero"`
+	UpdatedAt time.Time         `json:"updated_at,omitzero"`
+}
+
+// Verdict is what was said about an effect in doubt.
+type Verdict struct {
+	Verdict string    `json:"verdict"`
+	By      string    `json:"by"`
+	Comment string    `json:"comment,omitempty"`
+	Applied bool      `json:"applied"` // false: it came too late
+	At      time.Time `json:"at"`
 }
 
 // EffectFilter narrows a list of effects. Empty fields do not narrow.
 type EffectFilter struct {
-	State, Tool string
-	Run         events.RunID // and all runs that it started
+	State, Tool  string
+	Run          events.RunID // and all runs that it started
+	Key          string       // the whole key
+	Text         string       // in key, arguments, result or error; a page may be short and have a cursor
+	Since, Until time.Time    // begun at or after, before
+	Twice        bool         // only what may have happened twice
 }
 
 // Effects lists the ledger, newest first.
@@ -51,7 +81,35 @@ func (c *Client) Effects(ctx context.Context, f EffectFilter, p PageRequest) (Pa
 	set(q, "state", f.State)
 	set(q, "tool", f.Tool)
 	set(q, "run", string(f.Run))
+	set(q, "key", f.Key)
+	set(q, "text", f.Text)
+	if !f.Since.IsZero() {
+		q.Set("since", f.Since.UTC().Format(time.RFC3339Nano))
+	}
+	if !f.Until.IsZero() {
+		q.Set("until", f.Until.UTC().Format(time.RFC3339Nano))
+	}
+	if f.Twice {
+		q.Set("twice", "true")
+	}
 	return get[Page[Effect]](ctx, c, "/v1/effects", q)
+}
+
+// EffectTotals counts the ledger: the first four now, the others of 24 hours.
+type EffectTotals struct {
+	InDoubt   int64 `json:"in_doubt"`
+	UnderWay  int64 `json:"under_way"`
+	Held      int64 `json:"held"`
+	Twice     int64 `json:"may_have_happened_twice"`
+	Happened  int64 `json:"happened"`
+	Not       int64 `json:"did_not_happen"`
+	Prevented int64 `json:"duplicates_prevented"` // calls that were answered with what another call did
+	Refused   int64 `json:"mismatches_refused"`   // calls that had the key of something else
+}
+
+// EffectTotals counts the ledger.
+func (c *Client) EffectTotals(ctx context.Context) (EffectTotals, error) {
+	return get[EffectTotals](ctx, c, "/v1/effects/totals", nil)
 }
 
 // Effect reads one row of the ledger.
@@ -64,6 +122,7 @@ type Resolution struct {
 	Verdict string          `json:"verdict"`          // happened, not_happened or give_up
 	Result  json.RawMessage `json:"result,omitempty"` // with happened: what the call returned
 	Comment string          `json:"comment,omitempty"`
+	Epoch   int64           `json:"epoch,omitempty"` // of the doubt that was looked at: refused when it is another by now
 }
 
 // Resolve says what became of an effect in doubt. It is not repeated by itself.

@@ -26,9 +26,13 @@ var (
 // open: somebody did it before, or it is known.
 type NotInDoubt struct {
 	Effect Effect
+	Shown  int64 // epoch of an earlier doubt that the verdict is about
 }
 
 func (e *NotInDoubt) Error() string {
+	if e.Shown != 0 {
+		return fmt.Sprintf("effect %s was in doubt in epoch %d when you looked; it was tried again since and is in doubt in epoch %d; look again", e.Effect.ID, e.Shown, e.Effect.Claim.Epoch)
+	}
 	if by := e.Effect.SettledBy; by != "" {
 		return fmt.Sprintf("effect %s was resolved by %s; it is %s", e.Effect.ID, by, e.Effect.State)
 	}

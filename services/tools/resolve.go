@@ -17,6 +17,8 @@ type Resolve struct {
 	Result    json.RawMessage
 	Comment   string
 	By        string
+	// Epoch, when set, is of the doubt that By looked at.
+	Epoch int64
 }
 
 // Resolve settles an effect in doubt. The verdict and the messages that follow
@@ -37,6 +39,9 @@ func (s *Service) Resolve(ctx context.Context, r Resolve) (Effect, error) {
 			return e, nil // the same verdict again, whose answer may have been lost
 		}
 		return Effect{}, &NotInDoubt{Effect: e}
+	}
+	if r.Epoch != 0 && r.Epoch != e.Claim.Epoch {
+		return Effect{}, &NotInDoubt{Effect: e, Shown: r.Epoch}
 	}
 	done, err := s.controls.Settle(ctx, Settle{
 		ID:     fmt.Sprintf("resolve:%s:%d", e.ID, e.Claim.Epoch),
@@ -76,4 +81,9 @@ func (s *Service) Effect(ctx context.Context, namespace, id string) (Effect, err
 // Effects lists effects, those in doubt first.
 func (s *Service) Effects(ctx context.Context, f Filter) ([]Effect, error) {
 	return s.reader.Effects(ctx, f)
+}
+
+// Standing returns the stop that would hold an effect, nil when none does.
+func (s *Service) Standing(ctx context.Context, e Effect) (*Stop, error) {
+	return s.store.Standing(ctx, e.Namespace, e.Tool, e.RunID)
 }

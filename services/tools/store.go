@@ -172,9 +172,14 @@ type Settled struct {
 // Filter narrows a list of effects. Empty fields do not narrow.
 type Filter struct {
 	Namespace string // required
-	State     string
+	State     string // Effect…; EffectHeld, EffectAwaiting and EffectInDoubt too
 	Tool      string
 	RunID     events.RunID
+	Key       string    // the whole key
+	Text      string    // in key, arguments, result or error; see SearchDepth
+	From, To  time.Time // begun at or after, before
+	Twice     bool      // only what may have happened twice
+	Settled   bool      // leave out what is in doubt
 	Limit     int
 	After     *Position
 }
@@ -196,6 +201,7 @@ type Reader interface {
 	Effect(ctx context.Context, namespace, id string) (Effect, error) // ErrNotFound
 	Effects(ctx context.Context, f Filter) ([]Effect, error)
 	Artifacts
+	Ledger
 }
 
 // Definitions finds tools by the digest that a run has pinned; ErrNoDefinition.

@@ -26,7 +26,7 @@ type inboxPage struct {
 	By, Group string
 	Deferred  bool
 	Groups    []groupView
-	Next      string // query of the next page
+	Next      string // the next page
 	Done      []doneView
 	Problem   string
 }
@@ -36,7 +36,7 @@ type groupView struct {
 	Count          int
 	Oldest, Expiry time.Time
 	Items          []itemView
-	More           string // query of all of it
+	More           string // all of it
 	Proposal       string // id of what a grant would be like
 	Approved       int
 	Ticks          bool // something can be ticked
@@ -95,7 +95,7 @@ func (p pages) groups(r *http.Request, who authn.Principal, data *inboxPage) err
 		return approvals.GroupPosition{NextExpiry: g.NextExpiry, Value: g.Key.Value}
 	})
 	if cut.NextCursor != "" {
-		data.Next = url.Values{"by": {data.By}, "cursor": {cut.NextCursor}}.Encode()
+		data.Next = pagesPath + "?" + url.Values{"by": {data.By}, "cursor": {cut.NextCursor}}.Encode()
 	}
 	for _, g := range cut.Items {
 		members, err := p.service.Members(r.Context(), who.Namespace, g.Key, time.Time{}, nil, pageMembers)
@@ -105,7 +105,7 @@ func (p pages) groups(r *http.Request, who authn.Principal, data *inboxPage) err
 		v := p.viewGroup(r, who, len(data.Groups), groupTitle(g), members)
 		v.Count, v.Oldest, v.Expiry = g.Count, g.Oldest, g.NextExpiry
 		if len(members) < g.Count {
-			v.More = url.Values{"group": {g.Key.String()}}.Encode()
+			v.More = pagesPath + "?" + url.Values{"group": {g.Key.String()}}.Encode()
 		}
 		if g.Approved > 0 && approvals.MayRead(g.Sample, personOf(who)) {
 			v.Proposal, v.Approved = string(g.Sample.ID), g.Approved
@@ -160,7 +160,7 @@ func (p pages) fill(r *http.Request, who authn.Principal, data *inboxPage, found
 	cut := door.NewPage(found, pageGroup, func(r approvals.Request) any { return approvals.Position{CreatedAt: r.CreatedAt, ID: r.ID} })
 	if cut.NextCursor != "" {
 		query.Set("cursor", cut.NextCursor)
-		data.Next = query.Encode()
+		data.Next = pagesPath + "?" + query.Encode()
 	}
 	if len(cut.Items) > 0 {
 		data.Groups = []groupView{p.viewGroup(r, who, 0, title(cut.Items[0]), cut.Items)}

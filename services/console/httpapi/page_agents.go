@@ -93,7 +93,7 @@ func (a *api) agentsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	if len(found) > pageDefinitions {
 		found = found[:pageDefinitions]
-		data.Next = url.Values{"kind": {kind}, "after": {found[len(found)-1].Name}}.Encode()
+		data.Next = "/ui/agents?" + url.Values{"kind": {kind}, "after": {found[len(found)-1].Name}}.Encode()
 	}
 	active := map[string]console.Activity{}
 	if data.Runs {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -25,6 +26,8 @@ func Register(d *door.Door, s *tools.Service) {
 	registerStops(d, a)
 	registerArtifacts(d, a)
 	registerReplies(d, a)
+	registerTotals(d, a)
+	registerPages(d, a)
 	tags := []string{"effects"}
 	door.Register(d, huma.Operation{
 		Method: http.MethodGet, Path: "/v1/effects", Tags: tags, OperationID: "list-effects",
@@ -32,7 +35,7 @@ func Register(d *door.Door, s *tools.Service) {
 	}, authn.Viewer, a.list)
 	door.Register(d, huma.Operation{
 		Method: http.MethodGet, Path: "/v1/effects/{id}", Tags: tags, OperationID: "get-effect",
-		Summary: "Show one side effect with the receipts of its attempts",
+		Summary: "Show one side effect with the receipts of its attempts, the calls that share it and what was said about it",
 		Errors:  []int{http.StatusNotFound},
 	}, authn.Viewer, a.get)
 	door.Register(d, huma.Operation{
@@ -52,9 +55,14 @@ type api struct{ service *tools.Service }
 
 type listInput struct {
 	door.PageInput
-	State string `query:"state" enum:"intent,held,awaiting,succeeded,failed,unknown,expired"`
-	Tool  string `query:"tool" maxLength:"120" doc:"name of a tool; program/<name> for what programs do"`
-	Run   string `query:"run" doc:"id of a run: what it and all runs that it started changed; also effects that another run opened and one of these shares"`
+	State string    `query:"state" enum:"intent,held,awaiting,succeeded,failed,unknown,in_doubt,expired" doc:"in_doubt: unknown, and nobody has settled it"`
+	Tool  string    `query:"tool" maxLength:"120" doc:"name of a tool; program/<name> for what programs do"`
+	Run   string    `query:"run" doc:"id of a run: what it and all runs that it started changed; also effects that another run opened and one of these shares"`
+	Key   string    `query:"key" maxLength:"1000" doc:"the whole key"`
+	Text  string    `query:"text" maxLength:"200" doc:"in the key, the arguments, the result or the error, in any case. One page looks through 10,000 effects at most, so it may be short, or empty, and have a next_cursor"`
+	Since time.Time `query:"since" doc:"begun at or after"`
+	Until time.Time `query:"until" doc:"begun before"`
+	Twice bool      `query:"twice" doc:"only what may have happened twice: an outcome that came too late to count says, or does not deny, that it happened"`
 }
 
 type listOutput struct{ Body door.Page[Effect] }
@@ -64,18 +72,23 @@ func (a api) list(ctx context.Context, in *listInput) (*listOutput, error) {
 		return nil, door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, "the id of the run is not valid").At("query.run", "not a run id")
 	}
 	who, _ := authn.FromContext(ctx)
-	f := tools.Filter{Namespace: who.Namespace, State: in.State, Tool: in.Tool, RunID: events.RunID(in.Run), Limit: in.Limit + 1}
+	f := tools.Filter{Namespace: who.Namespace, State: in.State, Tool: in.Tool, RunID: events.RunID(in.Run), Key: in.Key, Text: in.Text,
+		From: in.Since, To: in.Until, Twice: in.Twice, Limit: in.Limit}
 	var after tools.Position
 	if ok, err := door.DecodeCursor(in.Cursor, &after); err != nil {
 		return nil, err
 	} else if ok {
 		f.After = &after
 	}
-	found, err := a.service.Effects(ctx, f)
+	found, next, err := a.service.Search(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	return &listOutput{door.PageOf(found, in.Limit, func(e tools.Effect) any { return e.Position() }, show)}, nil
+	page := door.PageOf(found, in.Limit, func(e tools.Effect) any { return e.Position() }, show)
+	if next != nil {
+		page.NextCursor = door.EncodeCursor(next)
+	}
+	return &listOutput{page}, nil
 }
 
 type getInput struct {
@@ -93,7 +106,14 @@ func (a api) get(ctx context.Context, in *getInput) (*effectOutput, error) {
 	if err != nil {
 		return nil, problem(in.ID, err)
 	}
-	return &effectOutput{Body: show(e)}, nil
+	out := show(e)
+	if out.Calls, err = a.sharers(ctx, e, maxSharers); err != nil {
+		return nil, err
+	}
+	if out.Verdicts, err = a.service.Ledger().Verdicts(ctx, e.Namespace, e.ID); err != nil {
+		return nil, err
+	}
+	return &effectOutput{Body: out}, nil
 }
 
 type resolveInput struct {
@@ -102,6 +122,7 @@ type resolveInput struct {
 		Verdict string          `json:"verdict" enum:"happened,not_happened,give_up"`
 		Result  json.RawMessage `json:"result,omitempty" doc:"with happened: what the call returned; at most 64 KiB"`
 		Comment string          `json:"comment,omitempty" maxLength:"4000"`
+		Epoch   int64           `json:"epoch,omitempty" minimum:"1" doc:"of the doubt that was looked at; 409 when it is another by now"`
 	}
 }
 
@@ -121,7 +142,7 @@ func (a api) resolve(ctx context.Context, in *resolveInput) (*effectOutput, erro
 	}
 	e, err := a.service.Resolve(ctx, tools.Resolve{
 		Namespace: who.Namespace, EffectID: in.ID, Verdict: in.Body.Verdict,
-		Result: in.Body.Result, Comment: in.Body.Comment, By: who.Name,
+		Result: in.Body.Result, Comment: in.Body.Comment, By: who.Name, Epoch: in.Body.Epoch,
 	})
 	if err != nil {
 		if p := door.From(problem(in.ID, err)); p.Status == http.StatusServiceUnavailable {

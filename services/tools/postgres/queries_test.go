@@ -29,6 +29,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"lockLimits": lockLimitsSQL, "usage": usageSQL, "startLimit": startLimitSQL, "useLimit": useLimitSQL, "dropUses": dropUsesSQL, "dropWait": dropWaitSQL,
 		"waitTurn": waitTurnSQL, "endUse": endUseSQL, "nextTurns": nextTurnsSQL, "dueTurns": dueTurnsSQL,
 		"keepTicket": keepTicketSQL, "await": awaitSQL, "replied": repliedSQL, "awaited": awaitedSQL, "effectByID": effectByIDSQL, "reply": replySQL, "takeReply": takeReplySQL,
+		"beyond": beyondSQL, "toolNames": toolNamesSQL, "totals": totalsSQL, "marks": marksSQL, "sharers": sharersSQL, "verdicts": verdictsSQL, "toll": tollSQL,
 		"endOfRun": endOfRunSQL, "endedRun": endedRunSQL,
 	})
 	if err != nil {
