@@ -16,13 +16,13 @@ const DefaultModelCalls = 100
 // Agent is a model with instructions and tools that works on one input.
 type Agent struct {
 	Metadata    `json:"-"`
-	Description string `json:"description,omitempty"`
-	Model       string `json:"model"` // name of a Model
+	Description string `json:"description,omitempty"` // what it is for, for people
+	Model       string `json:"model"`                 // name of a Model
 	// Instructions is the system prompt, taken as it is.
 	Instructions string `json:"instructions"`
 	// Prompt makes the first user message from ${input...}; see FirstMessage.
 	Prompt *Template `json:"prompt,omitempty"`
-	Input  *Schema   `json:"input,omitempty"`
+	Input  *Schema   `json:"input,omitempty"` // what a start must give; absent: anything
 	// Output, when set, makes the final answer a JSON value; nil: it is text.
 	Output *AgentOutput `json:"output,omitempty"`
 	// Context, when set, lets long conversations be shortened.
@@ -30,7 +30,7 @@ type Agent struct {
 	Tools   []string      `json:"tools,omitempty"` // names of Tools, in the order the model sees them
 	// MaxTokens bounds one answer; zero means the model's own.
 	MaxTokens int64       `json:"maxTokens,omitempty"`
-	Budget    AgentBudget `json:"budget"`
+	Budget    AgentBudget `json:"budget"`             // ceilings of one run
 	Callback  *Callback   `json:"callback,omitempty"` // nil: a start may name none
 	// Priority is one of events.Priorities, or empty: batch for runs of schedules,
 	// interactive for others.
@@ -48,11 +48,11 @@ type Agent struct {
 // AgentBudget holds the ceilings of one run. Zero means no ceiling, but for
 // ModelCalls, which is DefaultModelCalls then.
 type AgentBudget struct {
-	ToolCalls  int64    `json:"toolCalls,omitempty"`
-	ModelCalls int64    `json:"modelCalls"`
-	Tokens     int64    `json:"tokens,omitempty"`
-	Cost       MicroUSD `json:"cost,omitempty"`  // of all answers, by the prices of their models
-	Steps      int64    `json:"steps,omitempty"` // answers of the model
+	ToolCalls  int64    `json:"toolCalls,omitempty"` // calls that began
+	ModelCalls int64    `json:"modelCalls"`          // answers and failed attempts that were billed
+	Tokens     int64    `json:"tokens,omitempty"`    // input and output of every answer
+	Cost       MicroUSD `json:"cost,omitempty"`      // of all answers, by the prices of their models
+	Steps      int64    `json:"steps,omitempty"`     // answers of the model
 	// WallTime is counted from the moment at which the start was accepted; waiting
 	// counts.
 	WallTime Duration `json:"wallTime,omitempty"`

@@ -38,7 +38,7 @@ type Budget struct {
 
 // Window is one day of a budget by the wall clock of a time zone.
 type Window struct {
-	TimeZone  string `json:"timeZone"`
+	TimeZone  string `json:"timeZone"`  // IANA, like America/New_York
 	StartHour int64  `json:"startHour"` // 0 to 23; a window belongs to the date on which it starts
 	// Parts divide the day; each has a limit of its own and lasts until the next
 	// begins.

@@ -22,8 +22,8 @@ const (
 
 // StartRun is what the calls of a tool may start.
 type StartRun struct {
-	Agents []string `json:"agents,omitempty"`
-	Flows  []string `json:"flows,omitempty"`
+	Agents []string `json:"agents,omitempty"` // names of Agents that may be started
+	Flows  []string `json:"flows,omitempty"`  // names of Flows that may be started
 	// MaxChildren bounds the runs that one run starts by this tool; default
 	// DefaultMaxChildren.
 	MaxChildren int64 `json:"maxChildren"`

@@ -11,8 +11,8 @@ import (
 
 // Calendar says when people are at work: the time that counts for a rule.
 type Calendar struct {
-	TimeZone string      `json:"timeZone"`
-	Open     []OpenHours `json:"open"`
+	TimeZone string      `json:"timeZone"` // IANA, like Europe/Berlin
+	Open     []OpenHours `json:"open"`     // when people are at work
 	// Holidays lists days, as they are in TimeZone, on which nothing opens.
 	Holidays []Days `json:"holidays,omitempty"`
 }
@@ -21,8 +21,8 @@ type Calendar struct {
 // the next day, so "22:00" to "06:00" is a night and "00:00" to "00:00" a whole day.
 type OpenHours struct {
 	Days []string `json:"days"` // mon to sun; default mon to fri
-	From string   `json:"from"`
-	To   string   `json:"to"`
+	From string   `json:"from"` // wall clock, like 09:00
+	To   string   `json:"to"`   // not after From: on the next day
 }
 
 // weekdays are the names of days, from Sunday as time.Weekday counts.

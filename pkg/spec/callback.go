@@ -22,7 +22,7 @@ type Callback struct {
 	Hosts []string `json:"hosts,omitempty"`
 	// AllowHosts and TLS are as in Tool.
 	AllowHosts []string `json:"allowHosts,omitempty"`
-	TLS        *TLS     `json:"tls,omitempty"`
+	TLS        *TLS     `json:"tls,omitempty"` // of the connection; absent: the system's authorities
 }
 
 // hostPattern is a host name or an IPv4 address, in lower case, perhaps with

@@ -18,11 +18,11 @@ const (
 // program that takes a signed POST.
 type Channel struct {
 	Metadata    `json:"-"`
-	Description string `json:"description,omitempty"`
+	Description string `json:"description,omitempty"` // what it is for, for people
 	// Exactly one of Slack, Email and Webhook.
 	Slack   *SlackChannel   `json:"slack,omitempty"`
-	Email   *EmailChannel   `json:"email,omitempty"`
-	Webhook *WebhookChannel `json:"webhook,omitempty"`
+	Email   *EmailChannel   `json:"email,omitempty"`   // mailboxes
+	Webhook *WebhookChannel `json:"webhook,omitempty"` // a program that takes a signed POST
 	// People may decide what the channel asks: who they are there, and the name
 	// that the record has of them.
 	People []Person `json:"people,omitempty"`
@@ -30,7 +30,7 @@ type Channel struct {
 	Digest *Digest `json:"digest,omitempty"`
 	// AllowHosts and TLS are as in Tool.
 	AllowHosts []string `json:"allowHosts,omitempty"`
-	TLS        *TLS     `json:"tls,omitempty"`
+	TLS        *TLS     `json:"tls,omitempty"` // of the connection; absent: the system's authorities
 }
 
 // SlackChannel is one channel of a Slack workspace.
@@ -39,7 +39,7 @@ type SlackChannel struct {
 	// URL of an incoming webhook, which knows its channel. Exactly one of them.
 	Token   SecretRef `json:"token,omitzero"`
 	Channel string    `json:"channel,omitempty"` // its id: C0123456789
-	Webhook SecretRef `json:"webhook,omitzero"`
+	Webhook SecretRef `json:"webhook,omitzero"`  // address of an incoming webhook, instead of Token and Channel
 	// SigningSecret proves that a click comes from Slack; with People.
 	SigningSecret SecretRef `json:"signingSecret,omitzero"`
 	// BaseURL overrides https://slack.com.
@@ -51,14 +51,14 @@ type EmailChannel struct {
 	Server   string    `json:"server"`             // host:port
 	Security string    `json:"security"`           // EmailStartTLS (default) or EmailTLS
 	Username string    `json:"username,omitempty"` // with Password
-	Password SecretRef `json:"password,omitzero"`
-	From     string    `json:"from"`
-	To       []string  `json:"to"`
+	Password SecretRef `json:"password,omitzero"`  // of Username
+	From     string    `json:"from"`               // the sender
+	To       []string  `json:"to"`                 // mailboxes that are told
 }
 
 // WebhookChannel is a program that takes a POST, signed as Standard Webhooks has it.
 type WebhookChannel struct {
-	URL     Setting     `json:"url"`
+	URL     Setting     `json:"url"`     // where it is posted to
 	Secrets []SecretRef `json:"secrets"` // each signs; Standard Webhooks: whsec_ and base64
 }
 
@@ -66,7 +66,7 @@ type WebhookChannel struct {
 type Person struct {
 	Name  string `json:"name"`            // in the record, as of a token
 	Slack string `json:"slack,omitempty"` // id of a Slack user: U0123456789
-	Email string `json:"email,omitempty"`
+	Email string `json:"email,omitempty"` // mailbox that gets links of its own
 	// Groups are those of Deciders; see Rule.
 	Groups []string `json:"groups,omitempty"`
 }

@@ -40,7 +40,7 @@ var ConcurrencyVariables = []string{"input", "labels", "trigger"}
 type Concurrency struct {
 	// Key says which runs count together; nil counts all of them.
 	Key *KeyExpression `json:"key,omitempty"`
-	Max int64          `json:"max"`
+	Max int64          `json:"max"` // how many runs are open at once
 	// WhenFull is WhenFullQueue (empty means it), WhenFullReplace or WhenFullReject.
 	WhenFull string `json:"whenFull,omitempty"`
 	// QueueMax is how many runs may wait; a further one fails. Zero is no bound.

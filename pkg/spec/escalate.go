@@ -13,9 +13,9 @@ type Escalation []EscalationStep
 
 // EscalationStep lets more people decide, tells another channel, or both.
 type EscalationStep struct {
-	After    Duration  `json:"after"` // it was asked
-	Deciders *Deciders `json:"deciders,omitempty"`
-	Channel  string    `json:"channel,omitempty"` // name of a Channel
+	After    Duration  `json:"after"`              // it was asked
+	Deciders *Deciders `json:"deciders,omitempty"` // who may decide as well from then on
+	Channel  string    `json:"channel,omitempty"`  // name of a Channel
 }
 
 // Bounds of an Escalation.

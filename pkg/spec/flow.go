@@ -18,8 +18,8 @@ const DefaultStepLimit = 10
 // Flow is a graph of steps. Each item of a step is a run of its own.
 type Flow struct {
 	Metadata `json:"-"`
-	Input    *Schema `json:"input,omitempty"`
-	Steps    []Step  `json:"steps"`
+	Input    *Schema `json:"input,omitempty"` // what a start must give; absent: anything
+	Steps    []Step  `json:"steps"`           // what is done
 	// Budget is shared by all runs that the flow starts, directly or not.
 	Budget *FlowBudget `json:"budget,omitempty"`
 	// Callback is nil when a start may name none.
@@ -39,13 +39,13 @@ type Flow struct {
 // Step does one thing, once or for each item of a list: it runs an agent or
 // another flow, calls a tool, asks a person, or sleeps.
 type Step struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // how others name it: steps.NAME
 	// Exactly one of Agent, Flow, Tool, Approval and Sleep.
 	Agent    string        `json:"agent,omitempty"`
-	Flow     string        `json:"flow,omitempty"`
-	Tool     string        `json:"tool,omitempty"`
-	Approval *StepQuestion `json:"approval,omitempty"`
-	Sleep    *StepPause    `json:"sleep,omitempty"`
+	Flow     string        `json:"flow,omitempty"`     // name of a Flow: each item is a run of it
+	Tool     string        `json:"tool,omitempty"`     // name of a Tool, called without a model
+	Approval *StepQuestion `json:"approval,omitempty"` // a question to a person
+	Sleep    *StepPause    `json:"sleep,omitempty"`    // a timer
 	// When is a condition over input and steps, decided when the step could begin;
 	// false skips the step. nil always runs it.
 	When *Condition `json:"when,omitempty"`
@@ -62,8 +62,8 @@ type Step struct {
 	// directly or not, can be read. Default: the item, or the flow's input. It is
 	// what a run starts with, the arguments of a tool, or what a person is shown.
 	Input     *Template  `json:"input,omitempty"`
-	OnFailure string     `json:"onFailure"` // OnFailureFail (default) or OnFailureContinue
-	Retry     *StepRetry `json:"retry,omitempty"`
+	OnFailure string     `json:"onFailure"`       // OnFailureFail (default) or OnFailureContinue
+	Retry     *StepRetry `json:"retry,omitempty"` // tries of an item that surely came to nothing
 }
 
 func (f *Flow) fill() {

@@ -5,11 +5,11 @@ import "time"
 // FlowBudget holds ceilings for one run of a flow: the runs that it starts,
 // directly or not, share them. Zero means no ceiling.
 type FlowBudget struct {
-	ModelCalls int64    `json:"modelCalls,omitempty"`
-	ToolCalls  int64    `json:"toolCalls,omitempty"` // of agents; a step that calls a tool takes none
-	Tokens     int64    `json:"tokens,omitempty"`
-	Cost       MicroUSD `json:"cost,omitempty"`
-	Steps      int64    `json:"steps,omitempty"` // answers of models
+	ModelCalls int64    `json:"modelCalls,omitempty"` // of all runs under the flow
+	ToolCalls  int64    `json:"toolCalls,omitempty"`  // of agents; a step that calls a tool takes none
+	Tokens     int64    `json:"tokens,omitempty"`     // likewise
+	Cost       MicroUSD `json:"cost,omitempty"`       // likewise, in dollars
+	Steps      int64    `json:"steps,omitempty"`      // answers of models
 	// WallTime is counted from the moment at which the flow's start was accepted. The
 	// flow and the runs under it stop at its end.
 	WallTime Duration `json:"wallTime,omitempty"`

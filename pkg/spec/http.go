@@ -31,7 +31,7 @@ type HTTP struct {
 	// Success is a condition over status, headers and body: true says that it
 	// happened, false on a 2xx that it surely did not. Default: every 2xx.
 	Success *Condition `json:"success,omitempty"`
-	Retry   *HTTPRetry `json:"retry,omitempty"`
+	Retry   *HTTPRetry `json:"retry,omitempty"` // which answers surely changed nothing and may be asked again
 	// Artifact says where the thing is that a success made elsewhere.
 	Artifact *HTTPArtifact `json:"artifact,omitempty"`
 	// Callback lets the answer come later, to ${callback.url}.

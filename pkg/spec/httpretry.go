@@ -16,16 +16,16 @@ type HTTPRetry struct {
 	// Wait is the pause after the first attempt, doubling up to MaxWait; defaults
 	// 500 ms and 1 min. The other side's Retry-After makes it longer.
 	Wait    Duration `json:"wait"`
-	MaxWait Duration `json:"maxWait"`
+	MaxWait Duration `json:"maxWait"` // of one wait, whatever the other side asks
 }
 
 // HTTPArtifact is the address of a thing that a call made elsewhere: a ticket, a
 // draft, a file. URI and Title are over ${status}, ${headers...} and ${body...};
 // an answer without them leaves no artifact.
 type HTTPArtifact struct {
-	URI   *Template `json:"uri"`
-	Kind  string    `json:"kind"` // a word: "ticket"
-	Title *Template `json:"title,omitempty"`
+	URI   *Template `json:"uri"`             // where it is
+	Kind  string    `json:"kind"`            // a word: "ticket"
+	Title *Template `json:"title,omitempty"` // how people see it named
 }
 
 // maxHTTPAttempts is also what a call gets without retry.

@@ -15,21 +15,21 @@ import (
 // tools become Tool documents by "holdfast tools import --mcp NAME".
 type MCPServer struct {
 	Metadata    `json:"-"`
-	Description string    `json:"description,omitempty"`
-	Stdio       *MCPStdio `json:"stdio,omitempty"`
-	HTTP        *MCPHTTP  `json:"http,omitempty"` // exactly one of Stdio and HTTP
+	Description string    `json:"description,omitempty"` // what it is for, for people
+	Stdio       *MCPStdio `json:"stdio,omitempty"`       // a program on the machine of the tools service
+	HTTP        *MCPHTTP  `json:"http,omitempty"`        // exactly one of Stdio and HTTP
 	// Pool is where the calls of its tools run; default DefaultPool. Workers of
 	// other pools never connect to it.
 	Pool string `json:"pool"`
 	// AllowHosts and TLS are as in Tool, with HTTP.
 	AllowHosts []string `json:"allowHosts,omitempty"`
-	TLS        *TLS     `json:"tls,omitempty"`
+	TLS        *TLS     `json:"tls,omitempty"` // of the connection; absent: the system's authorities
 	// Defaults are what an import writes into the tools' documents.
 	Defaults MCPDefaults `json:"defaults"`
 	// Allow, when given, lists the only tools that may be imported and called,
 	// by the server's names; Deny lists tools that may not.
 	Allow []string `json:"allow,omitempty"`
-	Deny  []string `json:"deny,omitempty"`
+	Deny  []string `json:"deny,omitempty"` // tools that may not be used
 	// ConnectTimeout bounds start and handshake; default 20 s.
 	ConnectTimeout Duration `json:"connectTimeout"`
 }
@@ -46,17 +46,17 @@ type MCPDefaults struct {
 // MCPStdio starts the server as a program and speaks over its standard input
 // and output. It gets PATH, HOME and Env, and nothing else of the environment.
 type MCPStdio struct {
-	Command string              `json:"command"` // a program's name or absolute path
-	Args    []string            `json:"args,omitempty"`
-	Env     map[string]EnvValue `json:"env,omitempty"`
-	Dir     string              `json:"dir,omitempty"` // absolute; default HOME
+	Command string              `json:"command"`        // a program's name or absolute path
+	Args    []string            `json:"args,omitempty"` // of the program
+	Env     map[string]EnvValue `json:"env,omitempty"`  // besides these: PATH and HOME
+	Dir     string              `json:"dir,omitempty"`  // absolute; default HOME
 }
 
 // MCPHTTP reaches the server at a URL, over streamable HTTP.
 type MCPHTTP struct {
 	URL     *Template            `json:"url"`               // over ${env...}
 	Headers map[string]*Template `json:"headers,omitempty"` // over ${env...} and ${secret...}
-	Secrets map[string]SecretRef `json:"secrets,omitempty"`
+	Secrets map[string]SecretRef `json:"secrets,omitempty"` // what headers name as ${secret...}
 }
 
 // EnvValue is text, or where a secret is found. In YAML it is text, {env: NAME}

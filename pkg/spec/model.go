@@ -27,19 +27,19 @@ var modelProviders = []string{ProviderAnthropic, ProviderOpenAIChat, ProviderOpe
 // Model says which model answers and how it is reached.
 type Model struct {
 	Metadata `json:"-"`
-	Provider string `json:"provider"`
-	Model    string `json:"model"` // the provider's name of the model
+	Provider string `json:"provider"` // anthropic, openai-chat or openai-responses
+	Model    string `json:"model"`    // the provider's name of the model
 	// BaseURL overrides the provider's address, as Endpoint reads it. An environment
 	// variable that is not set means the provider's own.
 	BaseURL Setting   `json:"baseURL,omitzero"`
-	APIKey  SecretRef `json:"apiKey"`
+	APIKey  SecretRef `json:"apiKey"` // where the key is; the runner reads it
 	// MaxTokens bounds one answer unless the agent says otherwise; default 1024.
 	MaxTokens int64 `json:"maxTokens"`
 	// Timeout bounds one request; default 120 s.
 	Timeout Duration `json:"timeout"`
 	// AllowHosts and TLS are as in Tool.
 	AllowHosts []string `json:"allowHosts,omitempty"`
-	TLS        *TLS     `json:"tls,omitempty"`
+	TLS        *TLS     `json:"tls,omitempty"` // of the connection; absent: the system's authorities
 	// PromptCache is "auto", the default, which lets the provider keep the beginning
 	// of a conversation for its next request, or "none", which does not ask for it.
 	PromptCache string `json:"promptCache,omitempty"`

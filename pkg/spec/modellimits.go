@@ -3,7 +3,7 @@ package spec
 // ModelLimits bound how fast the calls of a model begin, in all runners together.
 // Zero means no limit.
 type ModelLimits struct {
-	RequestsPerMinute int64 `json:"requestsPerMinute,omitempty"`
+	RequestsPerMinute int64 `json:"requestsPerMinute,omitempty"` // of all runners together
 	// TokensPerMinute counts input and output.
 	TokensPerMinute int64 `json:"tokensPerMinute,omitempty"`
 }

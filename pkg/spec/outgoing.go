@@ -16,7 +16,7 @@ type TLS struct {
 	MinVersion string `json:"minVersion,omitempty"` // TLS12, the default, or TLS13
 	// Cert and Key are what we show: both or none.
 	Cert SecretRef `json:"cert,omitzero"`
-	Key  SecretRef `json:"key,omitzero"`
+	Key  SecretRef `json:"key,omitzero"` // of Cert
 }
 
 // Versions of TLS.

@@ -14,7 +14,7 @@ const DefaultRepairs = 2
 
 // AgentOutput makes the final answer of an agent data.
 type AgentOutput struct {
-	Schema *Schema `json:"schema"`
+	Schema *Schema `json:"schema"` // of the answer
 	// Repairs is how often the model may correct an answer that does not fit.
 	Repairs *int64 `json:"repairs,omitempty"`
 }

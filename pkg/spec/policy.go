@@ -36,16 +36,16 @@ type Approval struct {
 
 // approvalForm is the long form in YAML; without When it always asks.
 type approvalForm struct {
-	When      *Condition `json:"when,omitempty"`
-	Deciders  *Deciders  `json:"deciders,omitempty"`
-	Requester string     `json:"requester,omitempty"`
-	Comment   string     `json:"comment,omitempty"`
-	Quorum    int64      `json:"quorum,omitempty"`
-	Remind    Reminders  `json:"remind,omitempty"`
-	Escalate  Escalation `json:"escalate,omitempty"`
-	AtExpiry  string     `json:"atExpiry,omitempty"`
-	Calendar  *Calendar  `json:"calendar,omitempty"`
-	Form      Form       `json:"form,omitempty"`
+	When      *Condition `json:"when,omitempty"`      // CEL over args, run, budget, time and tool; absent: always
+	Deciders  *Deciders  `json:"deciders,omitempty"`  // who may decide; absent: every approver
+	Requester string     `json:"requester,omitempty"` // denied or allowed: whether who started the run may decide
+	Comment   string     `json:"comment,omitempty"`   // optional or required
+	Quorum    int64      `json:"quorum,omitempty"`    // how many must say yes
+	Remind    Reminders  `json:"remind,omitempty"`    // when the channel is told again
+	Escalate  Escalation `json:"escalate,omitempty"`  // who may decide as well when nobody has
+	AtExpiry  string     `json:"atExpiry,omitempty"`  // deny, keep or end: what follows when nobody decided
+	Calendar  *Calendar  `json:"calendar,omitempty"`  // the hours that count
+	Form      Form       `json:"form,omitempty"`      // arguments that the person fills in
 }
 
 // MarshalJSON writes the YAML form.
@@ -116,15 +116,15 @@ func (a Approval) String() string {
 // holds, else Default. In YAML it is ask, retry or fail, or {default, cases,
 // probe}.
 type InDoubt struct {
-	Default string      `json:"default"` // PolicyProbe when there is a Probe and nothing else is said
-	Cases   []DoubtCase `json:"cases,omitempty"`
+	Default string      `json:"default"`         // PolicyProbe when there is a Probe and nothing else is said
+	Cases   []DoubtCase `json:"cases,omitempty"` // policies for some arguments, the first that fits
 	Probe   *Probe      `json:"probe,omitempty"` // what PolicyProbe does; writes only
 }
 
 // DoubtCase is a policy for some arguments.
 type DoubtCase struct {
-	When   *Condition `json:"when"` // over args
-	Policy string     `json:"policy"`
+	When   *Condition `json:"when"`   // over args
+	Policy string     `json:"policy"` // ask, retry, fail or probe
 }
 
 // MarshalJSON writes the short form when there are neither cases nor a probe.

@@ -63,12 +63,12 @@ func parseMicros(text string, most int64) (int64, bool) {
 
 // Prices are what a million tokens cost. Reasoning is output.
 type Prices struct {
-	Input MicroUSD `json:"input"`
+	Input MicroUSD `json:"input"` // dollars for a million tokens
 	// CachedRead and CachedWrite are of input that the provider read from and
 	// wrote to its cache; absent means Input.
 	CachedRead  *MicroUSD `json:"cachedRead,omitempty"`
-	CachedWrite *MicroUSD `json:"cachedWrite,omitempty"`
-	Output      MicroUSD  `json:"output"`
+	CachedWrite *MicroUSD `json:"cachedWrite,omitempty"` // of input that the provider stores for later; absent: Input
+	Output      MicroUSD  `json:"output"`                // dollars for a million tokens
 }
 
 // ReadPrice is the price of input that came from the provider's cache.

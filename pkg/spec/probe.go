@@ -23,18 +23,18 @@ type Probe struct {
 	// {status, body}. When neither holds, or both, or one cannot be decided, the
 	// lookup has decided nothing. Without NotHappened no lookup says no.
 	Happened    *Condition `json:"happened"`
-	NotHappened *Condition `json:"notHappened,omitempty"`
+	NotHappened *Condition `json:"notHappened,omitempty"` // CEL over answer and args: it surely did not; absent: no lookup says so
 	// Result is what the call returns when it happened, over ${args...} and
 	// ${answer...}; default a note.
 	Result *Template `json:"result,omitempty"`
 	// After is when the first lookup follows the doubt; default 2 s. Between
 	// lookups Every passes, doubling to a minute; default 5 s.
 	After Duration `json:"after"`
-	Every Duration `json:"every"`
+	Every Duration `json:"every"` // between lookups, doubling up to a minute
 	// GiveUpAfter ends it, counted from the doubt; default 10 m. Then says what
 	// follows: PolicyAsk, the default, or PolicyFail.
 	GiveUpAfter Duration `json:"giveUpAfter"`
-	Then        string   `json:"then"`
+	Then        string   `json:"then"` // ask or fail, after the last lookup
 }
 
 func (p *Probe) fill() {

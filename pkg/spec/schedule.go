@@ -30,12 +30,12 @@ type Schedule struct {
 	// month, month, day of week. Every is an interval counted from the Unix epoch
 	// plus Offset, whatever the clocks on the wall do.
 	Cron     string   `json:"cron,omitempty"`
-	Every    Duration `json:"every,omitempty"`
+	Every    Duration `json:"every,omitempty"`  // a span instead of Cron
 	Offset   Duration `json:"offset,omitempty"` // less than Every
 	TimeZone string   `json:"timeZone"`         // default UTC
 	// StartAt and EndAt bound the fires; EndAt itself fires no more.
 	StartAt Moment `json:"startAt,omitzero"`
-	EndAt   Moment `json:"endAt,omitzero"`
+	EndAt   Moment `json:"endAt,omitzero"` // no fire after it
 	// Exclude lists days, as they are in TimeZone, that have no fire.
 	Exclude []Days `json:"exclude,omitempty"`
 	// MaxFires, when set, is how often the clock may start a run in all.
@@ -43,13 +43,13 @@ type Schedule struct {
 	// Jitter delays each fire by its own stable part of this, and never to the
 	// next one.
 	Jitter  Duration `json:"jitter,omitempty"`
-	Overlap Overlap  `json:"overlap,omitzero"` // default skip
-	CatchUp *CatchUp `json:"catchUp,omitempty"`
+	Overlap Overlap  `json:"overlap,omitzero"`  // default skip
+	CatchUp *CatchUp `json:"catchUp,omitempty"` // how far back missed fires are made up for
 
 	Agent  string    `json:"agent,omitempty"` // exactly one of Agent and Flow
-	Flow   string    `json:"flow,omitempty"`
+	Flow   string    `json:"flow,omitempty"`  // or Agent: what is started
 	Input  *Template `json:"input,omitempty"` // over ${schedule...}; default {}
-	Paused bool      `json:"paused"`
+	Paused bool      `json:"paused"`          // nothing fires
 	// Deadline ends each run that long after its fire, as Agent.Deadline does.
 	Deadline Duration `json:"deadline,omitempty"`
 	// Priority is what each start asks for: it lowers what the agent or flow says and

@@ -21,7 +21,7 @@ const (
 // SignalWait makes a tool's call wait for a signal from outside, whose data is
 // the call's result.
 type SignalWait struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // of the signal
 	// Key over ${args...} says which signals of the name are meant. Without one
 	// the call takes only signals that are sent to its run by id.
 	Key *Template `json:"key,omitempty"`
@@ -100,11 +100,11 @@ func CheckSignalKey(key string) error {
 
 // SignalSend makes a webhook's deliveries signals to runs that wait.
 type SignalSend struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // of the signal
 	// Key and Data are over ${body...}, ${headers...} and ${query...}. Data
 	// defaults to "${body}".
 	Key  *Template `json:"key"`
-	Data *Template `json:"data"`
+	Data *Template `json:"data"` // what the model reads; default the body
 	// KeepFor is how long a signal is kept while no run waits for it; default 7 d.
 	KeepFor Duration `json:"keepFor"`
 }

@@ -32,12 +32,12 @@ type Tool struct {
 	Key *Template `json:"key,omitempty"`
 	// InDoubt says what follows when it is not known whether a call happened.
 	InDoubt  InDoubt  `json:"inDoubt"`
-	Approval Approval `json:"approval"`
+	Approval Approval `json:"approval"` // when a person must agree
 	asked    *Schema  // of what the model gives, when a person fills in the rest; see AskedInput
 	// ApprovalExpiresAfter is how long a question waits for a person; default
 	// 72 h. ApprovalValidFor is how long a yes is good; default 24 h.
 	ApprovalExpiresAfter Duration `json:"approvalExpiresAfter"`
-	ApprovalValidFor     Duration `json:"approvalValidFor"`
+	ApprovalValidFor     Duration `json:"approvalValidFor"` // how long a yes is good
 	// Preview is over ${args...}: the line that a person reads who is asked about a
 	// call, beside its arguments. See PreviewOf.
 	Preview *Template `json:"preview,omitempty"`
@@ -55,17 +55,17 @@ type Tool struct {
 	// AllowHosts lists hosts that may be reached although their addresses are
 	// private: "billing.internal", "10.1.2.3:8080".
 	AllowHosts []string `json:"allowHosts,omitempty"`
-	TLS        *TLS     `json:"tls,omitempty"` // with HTTP
-	Pool       string   `json:"pool"`          // default DefaultPool
-	HTTP       *HTTP    `json:"http,omitempty"`
+	TLS        *TLS     `json:"tls,omitempty"`     // with HTTP
+	Pool       string   `json:"pool"`              // default DefaultPool
+	HTTP       *HTTP    `json:"http,omitempty"`    // one request of HTTP
 	Builtin    string   `json:"builtin,omitempty"` // exactly one of HTTP, Builtin, Signal, MCP and NATS
 	// Signal makes a call wait for a signal; the runner answers it.
 	Signal *SignalWait `json:"signal,omitempty"`
 	// StartRun belongs to the built-in start_run, AskPerson to ask_person.
 	StartRun  *StartRun  `json:"startRun,omitempty"`
-	AskPerson *AskPerson `json:"askPerson,omitempty"`
-	MCP       *MCP       `json:"mcp,omitempty"`
-	NATS      *NATS      `json:"nats,omitempty"`
+	AskPerson *AskPerson `json:"askPerson,omitempty"` // of the built-in ask_person
+	MCP       *MCP       `json:"mcp,omitempty"`       // a tool of an MCPServer
+	NATS      *NATS      `json:"nats,omitempty"`      // a question over NATS
 }
 
 func (t *Tool) fill() {

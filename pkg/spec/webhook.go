@@ -30,23 +30,23 @@ const MaxLabels = 16
 // Webhook starts a run for each delivery that another system posts.
 type Webhook struct {
 	Metadata `json:"-"`
-	Provider string `json:"provider"`
+	Provider string `json:"provider"` // who sends, and how it is proven: docs/webhooks.md
 	// Secrets sign deliveries; any of them may have signed, so one can be
 	// replaced without a gap.
 	Secrets []SecretRef `json:"secrets,omitempty"`
 	// Tolerance bounds the age of a signed timestamp; default 5 m.
 	Tolerance Duration `json:"tolerance"`
 	Agent     string   `json:"agent,omitempty"` // exactly one of Agent, Flow and Signal
-	Flow      string   `json:"flow,omitempty"`
+	Flow      string   `json:"flow,omitempty"`  // or Agent: what is started
 	// Signal sends each delivery to a run that waits, instead of starting one.
 	Signal *SignalSend `json:"signal,omitempty"`
 	// Input, Labels and Dedupe are over ${body...}, ${headers...} (names in
 	// lower case) and ${query...}. Input defaults to "${body}", Dedupe to the
 	// provider's own delivery id.
 	Input  *Template            `json:"input,omitempty"`
-	Labels map[string]*Template `json:"labels,omitempty"`
-	Dedupe *Template            `json:"dedupe,omitempty"`
-	Paused bool                 `json:"paused"`
+	Labels map[string]*Template `json:"labels,omitempty"` // of the run, from the request
+	Dedupe *Template            `json:"dedupe,omitempty"` // what makes two requests the same; default what the provider says
+	Paused bool                 `json:"paused"`           // nothing is accepted
 	// Filter is over body, headers and query. A delivery for which it is false
 	// starts nothing; one for which it cannot be decided starts its run.
 	Filter *Condition `json:"filter,omitempty"`
@@ -57,8 +57,8 @@ type Webhook struct {
 	// PublicURL is the address that the sender was given, for senders that sign
 	// it. The query of a request is taken from the request.
 	PublicURL string     `json:"publicURL,omitempty"`
-	Signature *Signature `json:"signature,omitempty"`
-	RateLimit *RateLimit `json:"rateLimit,omitempty"`
+	Signature *Signature `json:"signature,omitempty"` // how a generic sender signs
+	RateLimit *RateLimit `json:"rateLimit,omitempty"` // how many requests are accepted
 	// MaxInFlight bounds the runs of this webhook that have not ended; 0 is no bound.
 	MaxInFlight int64 `json:"maxInFlight,omitempty"`
 	// MaxBody bounds a request; 0 is the bound of the door, which no webhook can raise.
@@ -72,8 +72,8 @@ type Webhook struct {
 
 // RateLimit bounds how often deliveries start runs. Repeats are not counted.
 type RateLimit struct {
-	PerMinute int64 `json:"perMinute"`
-	Burst     int64 `json:"burst"` // how many may come at once; default PerMinute
+	PerMinute int64 `json:"perMinute"` // how many
+	Burst     int64 `json:"burst"`     // how many may come at once; default PerMinute
 }
 
 func (w *Webhook) fill() {

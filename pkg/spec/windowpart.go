@@ -4,9 +4,9 @@ import "time"
 
 // WindowPart is a part of a budget's day, "day" or "night".
 type WindowPart struct {
-	Name      string `json:"name"`
+	Name      string `json:"name"`      // of the part, like day or night
 	StartHour int64  `json:"startHour"` // 0 to 23
-	Limit     Limit  `json:"limit"`
+	Limit     Limit  `json:"limit"`     // of this part
 }
 
 // Ceiling is the limit of a budget whose window has no parts, as it is counted: in
