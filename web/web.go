@@ -101,7 +101,7 @@ var funcs = merged(template.FuncMap{
 	"callChip": callChip, "effectChip": effectChip,
 	"field": fieldOf,
 	"show":  Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words, "menu": func() []Entry { return menu },
-}, agentFuncs)
+}, agentFuncs, signInFuncs)
 
 // merged joins the functions of all pages with those of parts of the console.
 func merged(all ...template.FuncMap) template.FuncMap {

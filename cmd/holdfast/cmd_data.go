@@ -36,6 +36,7 @@ type DataCommands struct {
 	Signals     SignalsCmd     `cmd:"" group:"work" help:"Hand data to runs that wait, and see what became of it."`
 	Webhooks    WebhooksCmd    `cmd:"" group:"work" help:"Try a webhook with a request that is signed as its sender signs."`
 	Tokens      TokensCmd      `cmd:"" group:"work" help:"Create, list and revoke tokens."`
+	Sessions    SessionsCmd    `cmd:"" group:"work" help:"See who is signed in with a browser, and end sessions."`
 }
 
 // Remote is how a command reaches the server. It is embedded in every group, so

@@ -172,6 +172,7 @@ var codeWords = map[string]string{
 	"run_cancelling":          "the run is being cancelled",
 	"run_ended":               "the run has ended",
 	"run_not_failed":          "only what failed or expired is tried again",
+	"name_taken":              "a person who signs in has the name of the token, or would have it; choose another",
 	"run_stays":               "the run cannot be deleted yet, or not by itself: `detail` says which one holds it",
 	"server_missing":          "there is no such MCPServer",
 	"stale_checkpoint":        "somebody saved a newer version",

@@ -65,6 +65,9 @@ func (p *process) proxy(service string, upstream *url.URL) http.Handler {
 			r.Out.Host = r.In.Host // links and the check of origins are about the address that was asked for
 			r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 			r.SetXForwarded()
+			if r.In.Header.Get("X-Forwarded-Proto") == "https" { // who ended TLS before us; a lie is about its teller only
+				r.Out.Header.Set("X-Forwarded-Proto", "https")
+			}
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {

@@ -195,7 +195,7 @@ func (p *process) needsBus(service string) {
 func (p *process) door(service string, pool *pgxpool.Pool) *door.Door {
 	d := door.New(door.Config{
 		Title: service, Version: buildVersion(), Verifier: authn.NewPostgres(pool), DevPrincipal: p.dev,
-		MaxBody: p.services.MaxBody, BodyTimeout: p.services.BodyTimeout, SignIn: "/ui/sign-in", Log: p.log.With(telemetry.KeyService, service), Telemetry: p.telemetry,
+		MaxBody: p.services.MaxBody, BodyTimeout: p.services.BodyTimeout, SignIn: "/ui/sign-in", Secure: p.services.secure(), Log: p.log.With(telemetry.KeyService, service), Telemetry: p.telemetry,
 	})
 	p.doors = append(p.doors, d)
 	return d

@@ -36,7 +36,7 @@ var publicChanges = map[string]map[string]string{
 	"trigger":   {"POST /hooks/{name}": "signed by the sender", "POST /hooks/{namespace}/{name}": "signed by the sender"},
 	"tools":     {"POST /v1/callbacks/{token}": "the path is the secret"},
 	"approvals": {"POST /v1/approvals/slack": "signed by Slack", "POST /decide/{token}": "the path is the secret"},
-	"console":   {"POST /ui/sign-in": "checks the origin itself: TestSignIn_TokenBecomesACookie"},
+	"console":   {"POST /ui/sign-in": "checks the origin itself: TestSignIn_OfAnotherSite", "POST /ui/sign-out": "checks the origin itself: TestSignIn_OfAnotherSite"},
 }
 
 // TestOrigins sends every route of every service that changes something what other

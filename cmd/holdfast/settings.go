@@ -98,6 +98,8 @@ type ServiceSettings struct {
 	EgressBreakerFailures int           `group:"services" default:"5" help:"Failures of a host in a row (no connection, no answer in time, 5xx) after which this process sends nothing to it for a while; 0: it always sends (${default})."`
 	EgressBreakerOpen     time.Duration `group:"services" default:"30s" help:"How long nothing is sent to such a host before one request is tried (${default})."`
 
+	SignInSettings
+
 	MaxBody     int64         `group:"services" default:"1048576" help:"Largest request body in bytes (${default})."`
 	BodyTimeout time.Duration `group:"services" default:"15s" help:"How long a request's body may take; each 128 KiB that have arrived give it a second more (${default})."`
 }
@@ -105,7 +107,7 @@ type ServiceSettings struct {
 // Validate joins every problem that flags alone cannot see.
 func (s ServiceSettings) Validate() error {
 	var errs []error
-	errs = append(errs, s.Trigger.Validate(), s.Runner.Validate())
+	errs = append(errs, s.Trigger.Validate(), s.Runner.Validate(), s.SignInSettings.Validate())
 	if s.ToolsSlots < 1 {
 		errs = append(errs, fmt.Errorf("--tools-slots is %d, want at least 1", s.ToolsSlots))
 	}

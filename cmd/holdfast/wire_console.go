@@ -23,7 +23,11 @@ func (p *process) addConsole() {
 			Store: store, Relay: store.NewRelay(p.bus.Publish, log), Tail: p.bus,
 			Streams: streams{p.bus}, Pools: p.services.ToolsPools, CheckpointBytes: p.services.ConsoleCheckpointBytes, Log: log,
 		})
-		httpapi.Register(p.door("console", pool), svc)
+		how, err := p.signIn()
+		if err != nil {
+			return nil, err
+		}
+		httpapi.Register(p.door("console", pool), svc, how)
 		return svc, nil
 	})
 	p.part("console-forget", func(context.Context) (lifecycle.Service, error) {

@@ -62,6 +62,8 @@ var rules = map[string]rule{
 	"internal/blob":        {may: plus(kit, "pkg/", "internal/pg"), libs: []string{pgx}},
 	"internal/follow":      {may: plus(kit, "pkg/events")},
 	"internal/authn":       {may: plus(kit, "pkg/", "internal/pg"), libs: []string{pgx}},
+	"internal/oidc":        {may: plus(kit, "internal/authn"), libs: []string{"github.com/coreos/go-oidc/v3/oidc", "golang.org/x/oauth2"}},
+	"internal/oidctest":    {libs: []string{"github.com/go-jose/go-jose/v4"}},
 	"internal/door":        {may: plus(kit, "pkg/", "internal/authn", "internal/pg"), libs: []string{huma, uuid, otel, otelHTTP, pgx + "/pgconn"}},
 	"internal/catalog":     {may: plus(kit, "pkg/", "internal/pg", "internal/bus"), libs: []string{pgx}},
 	"internal/egress":      {may: plus(kit, "pkg/")},
@@ -105,7 +107,7 @@ func init() {
 	for _, s := range []string{"trigger", "runner", "tools", "approvals", "console"} {
 		rules["services/"+s+"/postgres"] = adapter(s, []string{"internal/pg", "internal/blob"}, pgx)
 		rules["services/"+s+"/inbox"] = adapter(s, []string{"internal/bus"})
-		rules["services/"+s+"/httpapi"] = adapter(s, []string{"internal/door", "internal/authn", "internal/follow"}, huma)
+		rules["services/"+s+"/httpapi"] = adapter(s, []string{"internal/door", "internal/authn", "internal/follow", "internal/oidc"}, huma)
 	}
 	for _, s := range []string{"console", "approvals", "tools", "trigger"} { // who has pages
 		httpapi := rules["services/"+s+"/httpapi"]

@@ -20,7 +20,8 @@ const cacheFor = 2 * time.Second
 // token in use.
 const cacheSize = 4096
 
-// Postgres verifies tokens against catalog.v_tokens. A valid token is
+// Postgres verifies tokens against catalog.v_tokens and sessions against
+// catalog.v_sessions. A valid one is
 // remembered for two seconds at most, and never beyond its expiry; an unknown
 // one is not remembered, so a new token works at once.
 type Postgres struct {
@@ -47,11 +48,22 @@ func NewPostgres(pool *pgxpool.Pool) *Postgres {
 // The lifetime is computed by the database, so the clocks need not agree.
 const verifyToken = `
 SELECT name, namespace, role,
-       least(extract(epoch FROM expires_at - clock_timestamp()), 3600)::float8 AS left_s, nullif(groups, '{}')
+       least(extract(epoch FROM expires_at - clock_timestamp()), 3600)::float8 AS left_s, nullif(groups, '{}'), id, '', false
   FROM catalog.v_tokens
  WHERE hash = $1
    AND revoked_at IS NULL
    AND (expires_at IS NULL OR expires_at > clock_timestamp())`
+
+const verifySession = `
+SELECT name, namespace, role,
+       least(extract(epoch FROM ends_at - clock_timestamp()), 3600)::float8 AS left_s, nullif(groups, '{}'), coalesce(token_id, ''), id,
+       last_seen_at < clock_timestamp() - interval '1 minute'
+  FROM catalog.v_sessions
+ WHERE hash = $1
+   AND revoked_at IS NULL
+   AND ends_at > clock_timestamp()`
+
+const sessionSeen = `SELECT catalog.session_seen($1)`
 
 // Verify implements Verifier.
 func (p *Postgres) Verify(ctx context.Context, token string) (Principal, error) {
@@ -73,8 +85,13 @@ func (p *Postgres) Verify(ctx context.Context, token string) (Principal, error) 
 		found Principal
 		role  string
 		left  *float64
+		stale bool
 	)
-	err := p.pool.QueryRow(ctx, verifyToken, hash[:]).Scan(&found.Name, &found.Namespace, &role, &left, &found.Groups)
+	query := verifyToken
+	if IsSession(token) {
+		query = verifySession
+	}
+	err := p.pool.QueryRow(ctx, query, hash[:]).Scan(&found.Name, &found.Namespace, &role, &left, &found.Groups, &found.TokenID, &found.SessionID, &stale)
 	if errors.Is(err, pgx.ErrNoRows) {
 		p.forget(hash)
 		return Principal{}, ErrUnknownToken
@@ -84,6 +101,11 @@ func (p *Postgres) Verify(ctx context.Context, token string) (Principal, error) 
 	}
 	if found.Role, err = ParseRole(role); err != nil {
 		return Principal{}, fmt.Errorf("token %q: %w", found.Name, err)
+	}
+	if stale {
+		if _, err := p.pool.Exec(ctx, sessionSeen, hash[:]); err != nil {
+			return Principal{}, fmt.Errorf("session is in use: %w", err)
+		}
 	}
 	keep := cacheFor
 	if left != nil {

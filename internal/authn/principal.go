@@ -2,12 +2,17 @@ package authn
 
 import "context"
 
-// Principal is who acts: a token's name in its namespace, with its role.
+// Principal is who acts: the name of a token or of a person who signed in, in a
+// namespace, with a role.
 type Principal struct {
 	Name      string
 	Namespace string
 	Role      Role
 	Groups    []string // for rules about who may decide
+	// TokenID and SessionID say by what it was recognised: by a token, by the cookie
+	// of a session, or by one that was begun with a token. Without both it is a
+	// development server's own, or a test's.
+	TokenID, SessionID string
 }
 
 type principalKey struct{}

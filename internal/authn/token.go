@@ -38,7 +38,17 @@ func NewToken() string {
 // SHA-256 cannot be guessed backwards.
 func HashToken(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
 
+// SessionPrefix begins what the cookie of a session holds.
+const SessionPrefix = "hfs_"
+
+// NewSession mints what the cookie of a session holds, as NewToken does a token.
+func NewSession() string { return SessionPrefix + strings.TrimPrefix(NewToken(), TokenPrefix) }
+
+// IsSession reports whether a token is what a cookie holds. It counts in a cookie
+// alone, where the check of origins guards it.
+func IsSession(token string) bool { return strings.HasPrefix(token, SessionPrefix) }
+
 // plausible keeps garbage away from the database.
 func plausible(token string) bool {
-	return strings.HasPrefix(token, TokenPrefix) && len(token) <= 200
+	return (strings.HasPrefix(token, TokenPrefix) || IsSession(token)) && len(token) <= 200
 }

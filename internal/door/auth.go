@@ -15,10 +15,6 @@ import (
 // needs no header; another one is refused.
 const HeaderNamespace = "Holdfast-Namespace"
 
-// SessionCookie carries the token of a browser that signed in. It is HttpOnly
-// and SameSite=Strict, and what changes something also passes CrossOrigin.
-const SessionCookie = "holdfast_session"
-
 // authenticate finds who sends r: by bearer token, by session cookie, or on
 // loopback of a development server by being there.
 func (d *Door) authenticate(r *http.Request) (authn.Principal, error) {
@@ -27,9 +23,7 @@ func (d *Door) authenticate(r *http.Request) (authn.Principal, error) {
 		return authn.Principal{}, err
 	}
 	if !isBearer {
-		if c, err := r.Cookie(SessionCookie); err == nil {
-			token = c.Value
-		}
+		token = d.Cookie(r, SessionCookie)
 		// What a browser sends by itself may be another site's doing.
 		if err := d.ownPage(r, token != ""); err != nil {
 			return authn.Principal{}, err
@@ -49,6 +43,9 @@ func (d *Door) authenticate(r *http.Request) (authn.Principal, error) {
 			p.Namespace = asked
 		}
 		return p, nil
+	}
+	if isBearer && authn.IsSession(token) {
+		return authn.Principal{}, authn.ErrUnknownToken // it counts in a cookie alone
 	}
 	p, err := d.Verify(r.Context(), token)
 	if err != nil {

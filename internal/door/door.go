@@ -54,8 +54,12 @@ type Config struct {
 	// WriteTimeout bounds the writing of an ordinary answer; 0 is a minute.
 	// Streams bound each event instead.
 	WriteTimeout time.Duration
-	// SignIn, when set, is where browsers without a token are sent.
+	// SignIn, when set, is where browsers without a token are sent. It is told with
+	// the parameter ReturnParameter where they wanted to go.
 	SignIn string
+	// Secure says that browsers reach the door over https only. Cookies are then bound
+	// to it and to this host. A request that came over https counts as such without it.
+	Secure bool
 	Log    *slog.Logger // nil logs nothing
 	// Telemetry gets a span and a duration per request; nil records nothing.
 	// The caller's trace context is taken up.
@@ -129,6 +133,9 @@ func New(c Config) *Door {
 	}))
 	return d
 }
+
+// Log is the log of the door's service.
+func (d *Door) Log() *slog.Logger { return d.cfg.Log }
 
 // OpenAPI is the description of what Register and RawOperation have registered.
 func (d *Door) OpenAPI() *huma.OpenAPI { return d.api.OpenAPI() }

@@ -116,7 +116,7 @@ func (d *Door) guard(need authn.Role, maxBody int64, h http.Handler) http.Handle
 			p, err := d.authenticate(r)
 			if err != nil {
 				if d.cfg.SignIn != "" && wantsPage(r) && From(err).Status == http.StatusUnauthorized {
-					http.Redirect(w, r, d.cfg.SignIn, http.StatusSeeOther)
+					http.Redirect(w, r, d.signIn(r), http.StatusSeeOther)
 					return
 				}
 				Fail(w, r, err)

@@ -14,6 +14,8 @@ var (
 	ErrKeyReused = errors.New("idempotency key used for another command")
 	// ErrEnded says that the run has ended and takes no command.
 	ErrEnded = errors.New("run has ended")
+	// ErrNameTaken says that a token and a person would have one name.
+	ErrNameTaken = errors.New("the name is a token's or a person's already")
 )
 
 // MissingError lists what a set of definitions names and neither holds nor

@@ -27,6 +27,7 @@ type Store interface {
 	JournalReader
 	ProgramStore
 	TokenStore
+	SessionStore
 	ResourceStore
 	DefinitionReader
 	SystemReader

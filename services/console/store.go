@@ -34,6 +34,7 @@ type CommandStore interface {
 
 // TokenStore keeps bearer tokens.
 type TokenStore interface {
+	// AddToken adds t; ErrNameTaken when a person of that name is signed in.
 	AddToken(ctx context.Context, t Token) (Token, error)
 	// Tokens lists at most limit tokens of a namespace with ids after the given one.
 	Tokens(ctx context.Context, namespace, after string, limit int) ([]Token, error)

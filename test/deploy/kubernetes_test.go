@@ -89,6 +89,7 @@ type podSpec struct {
 		Secret *struct {
 			SecretName  string `json:"secretName"`
 			DefaultMode int    `json:"defaultMode"`
+			Optional    bool   `json:"optional"`
 		} `json:"secret"`
 		EmptyDir *struct {
 			SizeLimit string `json:"sizeLimit"`
@@ -308,7 +309,7 @@ func TestKubernetes_Deployments(t *testing.T) {
 			t.Errorf("%s is not protected while nodes are drained: %+v", name, pdb.Spec)
 		}
 		for _, v := range pod.Spec.Volumes {
-			if v.Secret != nil && v.Secret.SecretName != "holdfast-database" {
+			if v.Secret != nil && v.Secret.SecretName != "holdfast-database" && !(name == "holdfast-console" && v.Secret.SecretName == "holdfast-oidc") {
 				t.Errorf("%s mounts the secret %s", name, v.Secret.SecretName)
 			}
 		}

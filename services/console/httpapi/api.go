@@ -23,6 +23,7 @@ const (
 	CodeInvalidDefinition = "invalid_definition"
 	CodeKeyReused         = "idempotency_key_reused"
 	CodeRunEnded          = "run_ended"
+	CodeNameTaken         = "name_taken"
 	CodeNoEvents          = "events_unavailable"
 	CodeFlowRun           = "flow_run"
 	CodeNotFailed         = "run_not_failed"
@@ -31,11 +32,19 @@ const (
 type api struct {
 	console *console.Service
 	door    *door.Door
+	people  SignIn
 }
 
-// Register adds the console's routes to d.
-func Register(d *door.Door, s *console.Service) {
+// Register adds the console's routes to d. People sign in as the first of how says;
+// without one with tokens.
+func Register(d *door.Door, s *console.Service, how ...SignIn) {
 	a := &api{console: s, door: d}
+	if len(how) > 0 {
+		a.people = how[0]
+	}
+	if a.people.Lifetime == 0 {
+		a.people.Lifetime, a.people.Idle = DefaultSession, DefaultSessionIdle
+	}
 	a.runs()
 	a.deletions()
 	a.programs()
@@ -49,6 +58,7 @@ func Register(d *door.Door, s *console.Service) {
 	a.resources()
 	a.definitions()
 	a.tokens()
+	a.sessions()
 	a.system()
 	a.doctor()
 	a.budgets()
@@ -72,6 +82,8 @@ func problem(err error, what string, args ...any) error {
 	switch {
 	case errors.Is(err, console.ErrNotFound):
 		return door.NotFound("there is no %s in this namespace", what)
+	case errors.Is(err, console.ErrNameTaken):
+		return door.Error(http.StatusConflict, CodeNameTaken, what+" would have the name of a person who signs in; choose another name")
 	case errors.Is(err, console.ErrEnded):
 		return door.Error(http.StatusConflict, CodeRunEnded, what+" has ended; an end is final")
 	case errors.Is(err, console.ErrProgram):

@@ -122,10 +122,36 @@ func TestSignIn_TokenBecomesACookie(t *testing.T) {
 		t.Fatalf("sign in: %d %v", res.StatusCode, res.Cookies())
 	}
 	c := res.Cookies()[0]
-	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode {
+	if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode {
 		t.Errorf("cookie: %+v", c)
 	}
 	if status, _, raw := r.do("GET", "/", "", "", "Cookie", c.Name+"="+c.Value); status != 200 || !strings.Contains(raw, "Signed in as viewer") {
 		t.Errorf("signed in: %d", status)
+	}
+}
+
+// Signing in and out takes forms of this address alone, and over https its cookies
+// are of this host alone.
+func TestSignIn_OfAnotherSite(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	form := "token=" + doortest.Token(authn.Viewer)
+	kind := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	for _, path := range []string{httpapi.SignInPath, "/ui/sign-out"} {
+		for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "null"}, {"Origin", "https://evil.example"}} {
+			if status, h, _ := r.do("POST", path, "", form, append(header, kind...)...); status != 403 || h.Get("Set-Cookie") != "" {
+				t.Errorf("%s with %v: %d %q", path, header, status, h.Get("Set-Cookie"))
+			}
+		}
+	}
+	status, h, _ := r.do("POST", httpapi.SignInPath, "", form+"&return=%2F%2Fevil.example", append(kind, "Sec-Fetch-Site", "same-origin", "X-Forwarded-Proto", "https")...)
+	if c := h.Get("Set-Cookie"); status != 303 || h.Get("Location") != "/" || !strings.HasPrefix(c, "__Host-"+door.SessionCookie+"=") || !strings.Contains(c, "; Secure") || !strings.Contains(c, "; HttpOnly") || strings.Contains(c, "Domain") {
+		t.Errorf("over https: %d to %q, %q", status, h.Get("Location"), c)
+	}
+	// Over https only the bound one counts: another could have been set by a neighbour.
+	for cookie, want := range map[string]int{door.SessionCookie: 401, "__Host-" + door.SessionCookie: 200} {
+		if status, _, _ := r.do("GET", "/v1/runs", "", "", "Cookie", cookie+"="+doortest.Token(authn.Viewer), "X-Forwarded-Proto", "https"); status != want {
+			t.Errorf("%s over https: %d, want %d", cookie, status, want)
+		}
 	}
 }

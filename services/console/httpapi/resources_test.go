@@ -187,7 +187,7 @@ func TestTokens_ShownOnceUsedAndRevoked(t *testing.T) {
 	// Any service verifies it by the view.
 	v := authn.NewPostgres(r.db)
 	p, err := v.Verify(t.Context(), made.Secret)
-	if diff := cmp.Diff(authn.Principal{Name: "maria", Namespace: "default", Role: authn.Approver, Groups: []string{"finance", "leads"}}, p); err != nil || diff != "" {
+	if diff := cmp.Diff(authn.Principal{Name: "maria", Namespace: "default", Role: authn.Approver, Groups: []string{"finance", "leads"}, TokenID: made.ID}, p); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 

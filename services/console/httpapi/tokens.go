@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -98,9 +99,12 @@ func (a *api) tokens() {
 			}
 			t.ExpiresAt = *at
 		}
+		if a.people.Provider != nil && strings.Contains(t.Name, "@") {
+			return nil, problem(console.ErrNameTaken, "the token %s", t.Name)
+		}
 		token, stored, err := Mint(ctx, a.console, t)
 		if err != nil {
-			return nil, err
+			return nil, problem(err, "the token %s", t.Name)
 		}
 		return &createTokenOutput{NewToken{Token: wireToken(stored), Secret: token}}, nil
 	})

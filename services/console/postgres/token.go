@@ -19,11 +19,25 @@ RETURNING ` + tokenColumns
 
 // AddToken implements console.TokenStore.
 func (s *Store) AddToken(ctx context.Context, t console.Token) (console.Token, error) {
-	rows, err := s.pool.Query(ctx, insertToken, t.ID, t.Hash, t.Namespace, t.Role, t.Name, t.CreatedBy, orNull(t.ExpiresAt), t.Groups)
-	if err != nil {
-		return console.Token{}, fmt.Errorf("add token: %w", err)
-	}
-	out, err := pgx.CollectExactlyOneRow(rows, scanToken)
+	var out console.Token
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		var taken bool
+		if _, err := tx.Exec(ctx, lockName, t.Name); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, personHasName, t.Name, t.Namespace).Scan(&taken); err != nil {
+			return err
+		}
+		if taken {
+			return console.ErrNameTaken
+		}
+		rows, err := tx.Query(ctx, insertToken, t.ID, t.Hash, t.Namespace, t.Role, t.Name, t.CreatedBy, orNull(t.ExpiresAt), t.Groups)
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectExactlyOneRow(rows, scanToken)
+		return err
+	})
 	if err != nil {
 		return console.Token{}, fmt.Errorf("add token: %w", err)
 	}
