@@ -20,6 +20,7 @@ type Store interface {
 	BulkStore
 	ForkStore
 	TurnReader
+	TimelineReader
 	DeletionStore
 	MessageStore
 	MigrationReader
@@ -86,6 +87,9 @@ func New(c Config) *Service {
 		Store: c.Store, Follower: followed, board: newBoard(followed, c.Store, c.Log), relay: c.Relay, streams: c.Streams, pools: c.Pools, limit: c.CheckpointBytes, log: c.Log,
 	}
 }
+
+// Log is where the doors of this console say what went wrong.
+func (s *Service) Log() *slog.Logger { return s.log }
 
 // Name implements lifecycle.Service.
 func (s *Service) Name() string { return "console" }

@@ -31,6 +31,7 @@ func personFollowsARun(t *testing.T, d *deployment) {
 	b.Sees("h1", "clerk")
 	b.Sees(".say", "approval")
 	b.Picture("run")
+	personReadsARun(t, b, d, id)
 	b.Size(380, 800)
 	if wide := browsertest.Eval[int](b, "document.documentElement.scrollWidth"); wide > 380 {
 		t.Errorf("at phone width the page is %d points wide", wide)

@@ -52,8 +52,17 @@ func TestCaseC10_AJournalIsReadInPages(t *testing.T) {
 	if page := get[door.Page[events.RunEvent]](r, "GET", fmt.Sprintf("/v1/runs/%s/journal?after=999&limit=1", id), authn.Viewer, ""); len(page.Items) != 1 || page.NextCursor != "" {
 		t.Errorf("the last row: %d rows, next %q", len(page.Items), page.NextCursor)
 	}
-	_, _, html := r.do("GET", "/ui/runs/"+string(id)+"?before=551", doortest.Token(authn.Viewer), "")
-	if len(html) > 6<<20 || !strings.Contains(html, "bytes in all: holdfast runs get "+string(id)) || !strings.Contains(html, "Show earlier") || strings.Count(html, `<tr role="row" id="f`) != 100 {
+	_, _, html := r.do("GET", "/ui/runs/"+string(id)+"?at=510", doortest.Token(authn.Viewer), "")
+	if len(html) > 1<<20 || !strings.Contains(html, "bytes in all") || !strings.Contains(html, `href="/ui/runs/`+string(id)+`/rows/500"`) || strings.Count(html, `<tr role="row" id="f`) != 60 || !strings.Contains(html, `<tr role="row" id="f510" class="looked">`) {
 		t.Errorf("the run's page has %d bytes and %d rows", len(html), strings.Count(html, `<tr role="row" id="f`))
+	}
+	status, header, row := r.do("GET", "/ui/runs/"+string(id)+"/rows/500", doortest.Token(authn.Viewer), "")
+	if status != 200 || len(row) < 6_000_000 || header.Get("Content-Type") != "text/plain; charset=utf-8" || header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("the whole row: %d, %d bytes, %v", status, len(row), header)
+	}
+	for path, want := range map[string]int{"/rows/1001": 404, "/rows/0": 404, "/rows/x": 404, "?at=x": 422, "?at=-1": 422, "?at=99999": 200, "?at=1": 200} {
+		if status, _, raw := r.do("GET", "/ui/runs/"+string(id)+path, doortest.Token(authn.Viewer), ""); status != want {
+			t.Errorf("%s: %d, want %d: %.200s", path, status, want, raw)
+		}
 	}
 }

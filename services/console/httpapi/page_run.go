@@ -2,26 +2,20 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/console"
 	"github.com/holdfast-run/holdfast/web"
 )
 
-// pageJournal is how many rows of the journal a page shows.
-const pageJournal = 100
-
 func (a *api) runPages() {
 	a.door.Raw("GET /ui/runs/{id}", authn.Viewer, page(a.runPage))
+	a.door.Raw("GET /ui/runs/{id}/rows/{seq}", authn.Viewer, page(a.rowPage))
 	a.orderPages()
 	a.forkPages()
 }
@@ -38,19 +32,13 @@ type runPage struct {
 	Facts                  []factRow
 	Artifacts              []artifactRow
 	MoreArtifacts          bool
-	Journal                []journalRow
-	Edits                  []editRow
-	Moves                  []string // to other versions
-	Origin                 *console.Link
-	Forks                  []console.Link
-	Earlier                int64 // seq before which there is more; 0 for nothing
-	Delete                 bool
-}
-
-type journalRow struct {
-	Seq                       int64
-	At                        time.Time
-	Kind, Cause, Worker, Data string
+	journalView
+	Timeline timelineView
+	Edits    []editRow
+	Moves    []string // to other versions
+	Origin   *console.Link
+	Forks    []console.Link
+	Delete   bool
 }
 
 func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
@@ -65,12 +53,7 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	run := situation.Run
 	f.Title = run.Name
-	before := run.Seq + 1
-	if n, err := strconv.ParseInt(r.URL.Query().Get("before"), 10, 64); err == nil && n > 1 {
-		before = n
-	}
-	after := max(before-1-pageJournal, 0)
-	facts, err := a.console.Shown(r.Context(), f.Namespace, id, after, int(before-1-after))
+	at, err := rowIn(r, "at")
 	if err != nil {
 		return err
 	}
@@ -90,17 +73,13 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 	} else { // a damaged row; the journal below says more
 		data.Head.Notice = "What the run has written down cannot be read."
 	}
-	if after > 0 {
-		data.Earlier = after + 1
+	if err := a.journalOf(r.Context(), &data, at); err != nil {
+		return err
 	}
-	for _, e := range facts {
-		said := pretty(e.Data)
-		if e.Elided > 0 {
-			said = strings.ToValidUTF8(string(e.Data), "") + fmt.Sprintf("\n… %d bytes in all: holdfast runs get %s --journal --json", e.Elided, e.RunID)
-		}
-		data.Journal = append(data.Journal, journalRow{e.Seq, e.At, e.Kind, e.Cause, e.Worker, said})
+	if data.Timeline, err = a.timeline(r.Context(), run, at, situation.Now, [2]int64{data.First, data.Last}); err != nil {
+		data.Timeline.Empty = "The rows cannot be drawn. The journal below has them."
+		a.console.Log().WarnContext(r.Context(), "timeline not readable", telemetry.KeyRunID, id, "err", err)
 	}
-	slices.Reverse(data.Journal)
 	return web.Write(w, http.StatusOK, "run", &data)
 }
 

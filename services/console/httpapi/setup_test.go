@@ -34,6 +34,7 @@ type rig struct {
 	db   *pgxpool.Pool // as superuser: plays the other services
 	bus  *bus.Bus
 	door *door.Door
+	pool *pgxpool.Pool // of the console
 }
 
 func setup(t *testing.T) *rig {
@@ -66,7 +67,7 @@ func start(t *testing.T, super, pool *pgxpool.Pool, b *bus.Bus) *rig {
 		srv.CloseClientConnections()
 		srv.Close()
 	})
-	return &rig{t: t, url: srv.URL, db: super, bus: b, door: d}
+	return &rig{t: t, url: srv.URL, db: super, bus: b, door: d, pool: pool}
 }
 
 func (r *rig) exec(sql string, args ...any) {

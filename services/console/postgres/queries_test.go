@@ -30,7 +30,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"startProgram": startProgram, "programByKey": programByKey, "programStatus": programStatus, "loadCheckpoint": loadCheckpoint,
 		"saveCheckpoint": saveCheckpoint, "savedByKey": savedByKey, "endProgram": endProgram, "eventsOfProgram": eventsOfProgram, "isProgram": isProgram,
 		"firstRow": firstRow, "movesOfRun": movesOfRun, "movedOfRun": movedOfRun, "answersOver": answersOver, "failedOver": failedOver, "versionsOf": versionsOf, "currentOf": currentOf,
-		"retryOf": retryOf, "origin": origin, "insertFork": insertFork, "pastEffects": pastEffects, "forksOf": forksOf, "pastTurns": pastTurns, "pastResults": pastResults, "forkOf": forkOf,
+		"retryOf": retryOf, "origin": origin, "insertFork": insertFork, "pastEffects": pastEffects, "forksOf": forksOf, "pastTurns": pastTurns, "timelineOfRun": timelineOfRun, "toolsOfRun": toolsOfRun, "pastResults": pastResults, "forkOf": forkOf,
 		"messageTurn": messageTurn, "listener": listener, "unreadMessages": unreadMessages, "lastMessage": lastMessage, "insertMessage": insertMessage, "lastEvents": lastEvents, "shownEvents": shownEvents, "firstEvent": firstEvent, "runEffects": runEffects, "controlOfRun": controlOfRun, "newestMessages": newestMessages,
 		"listResources": listResources, "getResource": getResource, "definedOfKind": definedOfKind, "mentionsOfName": mentionsOfName, "kindCounts": kindCounts, "changesOfName": changesOfName, "activities": activities,
 	}); err != nil {
