@@ -10,8 +10,8 @@ import (
 type Bulk struct {
 	Command string `json:"command"` // "cancel", "pause", "resume", "migrate", "retry" for failed runs, or "delete" for ended ones
 	// Where is CEL over status, kind, name, agent, flow, labels, waiting, error,
-	// principal, trigger, parent, model_calls, tool_calls, tokens, attempts, age and
-	// idle (seconds).
+	// principal, trigger, parent, model_calls, tool_calls, tokens, attempts, id, cost
+	// (micro-dollars), age and idle (seconds).
 	Where  string `json:"where"`
 	Reason string `json:"reason,omitempty"`
 	Max    int    `json:"max,omitempty"` // when more fit nothing is sent; zero means 1000

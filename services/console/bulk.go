@@ -14,7 +14,7 @@ import (
 
 // BulkVariables are what a condition over runs may read.
 var BulkVariables = []string{"status", "kind", "name", "agent", "flow", "labels", "waiting", "error", "principal", "trigger", "parent",
-	"model_calls", "tool_calls", "tokens", "attempts", "age", "idle"}
+	"model_calls", "tool_calls", "tokens", "attempts", "age", "idle", "id", "cost"}
 
 const (
 	// BulkMax is how many runs one request may command.
@@ -34,7 +34,8 @@ type Bulk struct {
 	Order
 	// Where is over BulkVariables. Age and idle are seconds since the run was
 	// accepted and since it changed, by the database's clock; error is null or
-	// {code, message}; agent and flow are empty for runs of the other kind.
+	// {code, message}; agent and flow are empty for runs of the other kind; cost is in
+	// micro-dollars.
 	Where *spec.Condition
 	// Key is the request's Idempotency-Key: no run gets a second command for it.
 	Key string
@@ -60,6 +61,7 @@ type BulkRun struct {
 	Command  string
 	Retry    events.RunID // OrderRetry: the run that goes on
 	Replayed bool
+	Refused  error // OrderEach: why it got none
 }
 
 // TooManyError says that more runs fit than were allowed; nothing was ordered.
@@ -209,7 +211,7 @@ func (r Run) fits(where *spec.Condition, now time.Time) (bool, error) {
 		"status": r.Status, "kind": r.Kind, "name": r.Name, "agent": "", "flow": "", "labels": r.Labels, "waiting": r.Waiting,
 		"principal": r.Principal, "parent": r.ParentRunID, "model_calls": r.ModelCalls, "tool_calls": r.ToolCalls, "tokens": r.Tokens,
 		"attempts": r.Attempts, "age": int64(now.Sub(r.AcceptedAt).Seconds()), "idle": int64(now.Sub(r.UpdatedAt).Seconds()),
-		"error": r.Error, "trigger": r.Trigger,
+		"error": r.Error, "trigger": r.Trigger, "id": r.ID, "cost": r.CostMicroUSD,
 	}
 	if r.Kind == events.KindAgent || r.Kind == events.KindFlow {
 		values[r.Kind] = r.Name

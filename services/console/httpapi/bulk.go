@@ -22,7 +22,7 @@ type bulkInput struct {
 	Key  string `header:"Idempotency-Key" maxLength:"120" doc:"a repeat with the same key commands no run twice"`
 	Body struct {
 		Command string `json:"command" enum:"cancel,pause,resume,retry,migrate,delete" doc:"delete: of runs that have ended and that no run started, with all that are below them; migrate: to what the agent's name means now; of runs of agents only"`
-		Where   string `json:"where" minLength:"1" maxLength:"4096" doc:"CEL over status, kind, name, agent, flow, labels, waiting, error, principal, trigger, parent, model_calls, tool_calls, tokens, attempts, age and idle (seconds)"`
+		Where   string `json:"where" minLength:"1" maxLength:"4096" doc:"CEL over status, kind, name, agent, flow, labels, waiting, error, principal, trigger, parent, model_calls, tool_calls, tokens, attempts, id, cost (micro-dollars), age and idle (seconds)"`
 		Reason  string `json:"reason,omitempty" maxLength:"1000"`
 		Max     int    `json:"max,omitempty" minimum:"1" maximum:"10000" doc:"when more runs fit, nothing is sent; default 1000"`
 		DryRun  bool   `json:"dry_run,omitempty" doc:"only say which runs fit"`

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -34,22 +35,31 @@ func (a *api) runsPages() {
 
 type runsPage struct {
 	frame
-	Five      []answer
-	Views     []viewLink
-	Typed     FindRuns
-	Statuses  []choice
-	Triggers  []choice
-	Labels    []string // what was typed, and an empty one for the next
-	Narrowed  int      // fields behind "More filters" that are filled
-	Wrong     map[string]string
-	Problem   string
-	Rows      []runRow
-	Next      string
-	Looked    string
-	First     string // the page without the cursor; empty on it
-	Operator  bool
-	HasDelete bool
+	Five     []answer
+	Views    []viewLink
+	Typed    FindRuns
+	Statuses []choice
+	Triggers []choice
+	Labels   []string // what was typed, and an empty one for the next
+	Narrowed int      // fields behind "More filters" that are filled
+	Wrong    map[string]string
+	Problem  string
+	Rows     []runRow
+	Next     string
+	Looked   string
+	First    string // the page without the cursor; empty on it
+	Operator bool
+	Orders   []bulkButton
+	Kept     []keptField
 }
+
+// bulkButton orders the same about many runs; keptField keeps a filter in that form.
+type bulkButton struct {
+	Order, Verb string
+	Final       bool
+}
+
+type keptField struct{ Name, Value string }
 
 // choice is one value of a field.
 type choice struct {
@@ -72,7 +82,6 @@ type runRow struct {
 	For                string
 	Steps              int64
 	Cost, Estimated    string
-	MayDelete          bool
 }
 
 func (a *api) runsPage(w http.ResponseWriter, r *http.Request) error {
@@ -118,14 +127,20 @@ func (a *api) runRows(r *http.Request, f console.RunFilter, cursor string, now t
 	if err != nil {
 		return err
 	}
-	p, _ := authn.FromContext(r.Context())
 	for _, s := range situations {
-		row := runRowOf(s, now)
-		row.MayDelete = mayDelete(p.Role, s.Run)
-		data.HasDelete = data.HasDelete || row.MayDelete
-		data.Rows = append(data.Rows, row)
+		data.Rows = append(data.Rows, runRowOf(s, now))
 	}
 	here := data.Typed.values()
+	if data.Operator {
+		for _, o := range bulkOrders {
+			data.Orders = append(data.Orders, bulkButton{o.name, o.verb, o.final})
+		}
+		for _, name := range slices.Sorted(maps.Keys(here)) {
+			for _, value := range here[name] {
+				data.Kept = append(data.Kept, keptField{name, value})
+			}
+		}
+	}
 	if cursor != "" {
 		data.First = listPath(here)
 	}

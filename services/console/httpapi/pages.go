@@ -18,6 +18,7 @@ type frame = web.Frame
 // pages are the console's pages: a line for each file page_*.go.
 func (a *api) pages() {
 	a.runsPages()
+	a.bulkPages()
 	a.runPages()
 	a.deletePages()
 	a.agentPages()
