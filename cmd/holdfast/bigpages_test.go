@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-run/holdfast/internal/bigtest"
+	"github.com/holdfast-run/holdfast/internal/bustest"
+	"github.com/holdfast-run/holdfast/internal/pgtest"
+)
+
+// slowPage is what a page may take on a large database.
+const slowPage = 200 * time.Millisecond
+
+// What stands in the place of a path's parameter, by the path: each query gives one or
+// more. A page with a parameter that is not here fails the test.
+var idsOfPages = map[string]string{
+	"/ui/runs/{id}": `(SELECT run_id FROM runner.runs ORDER BY seq DESC, run_id LIMIT 1) UNION ALL
+		(SELECT run_id FROM runner.runs WHERE kind = 'flow' AND status IN ('running', 'waiting') ORDER BY run_id LIMIT 1) UNION ALL
+		(SELECT run_id FROM runner.runs WHERE status = 'waiting' AND kind = 'agent' ORDER BY run_id DESC LIMIT 1) UNION ALL
+		(SELECT run_id FROM runner.runs WHERE status = 'failed' ORDER BY run_id DESC LIMIT 1)`,
+	"/ui/definitions/{kind}/{name}": `SELECT DISTINCT ON (kind) kind || '/' || name FROM catalog.current ORDER BY kind, name`,
+	"/ui/start/{kind}/{name}":       `SELECT DISTINCT ON (kind) kind || '/' || name FROM catalog.current WHERE kind IN ('agent', 'flow') ORDER BY kind, name`,
+	"/ui/approvals/{id}":            `(SELECT approval_id FROM approvals.requests WHERE state = 'pending' ORDER BY 1 LIMIT 1) UNION ALL (SELECT approval_id FROM approvals.requests WHERE state = 'approved' ORDER BY 1 LIMIT 1)`,
+	"/ui/effects/{id}":              `(SELECT effect_id FROM tools.effects WHERE state = 'unknown' ORDER BY 1 LIMIT 1) UNION ALL (SELECT effect_id FROM tools.effects WHERE state = 'succeeded' ORDER BY 1 LIMIT 1)`,
+	"/ui/webhooks/{name}":           `SELECT webhook FROM trigger.attempts ORDER BY attempt_id LIMIT 1`,
+	"/ui/schedules/{name}":          `SELECT name FROM trigger.schedules ORDER BY name LIMIT 1`,
+	"/ui/deliveries/{id}":           `SELECT attempt_id::text FROM trigger.attempts ORDER BY attempt_id LIMIT 1`,
+}
+
+// Lists are also read as people narrow them.
+var narrowed = map[string][]string{
+	"/": {"?status=expired", "?status=waiting&status=paused", "?cost=100000", "?text=nothing-has-this", "?text=competitor&status=failed", "?label=customer:42", "?trigger=webhook&source=stripe",
+		"?from=40d&to=30d", "?agent=refund-triage&status=failed", "?text=00000000", "?cost=1&label=shop:shop-7&from=50d"},
+}
+
+// TestPages_OnALargeDatabase reads every page of every door. None may read one of the
+// large tables from end to end; with HOLDFAST_BIG_RUNS, a database of that many runs is
+// made and each page is read thirty times within its time: see "make big".
+func TestPages_OnALargeDatabase(t *testing.T) {
+	t.Parallel()
+	size, rounds := bigtest.Size{Runs: 600, Rows: 12_000, Long: 3000}, 1
+	if n, err := strconv.Atoi(os.Getenv("HOLDFAST_BIG_RUNS")); err == nil && n > 0 {
+		size, rounds = bigtest.Size{Runs: n, Rows: 50 * n, Long: n}, 30
+		if rows, err := strconv.Atoi(os.Getenv("HOLDFAST_BIG_ROWS")); err == nil {
+			size.Rows = rows
+		}
+	}
+	url := os.Getenv("HOLDFAST_BIG_DATABASE_URL") // one that was filled before, or is to stay
+	if url == "" {
+		url = pgtest.New(t).URL.Reveal()
+	}
+	nats := bustest.NewServer(t)
+	env := []string{"HOLDFAST_DATABASE_URL=" + url, "HOLDFAST_NATS_URL=" + nats.URL().Reveal(), "HOLDFAST_ADMIN_TOKEN=" + adminToken}
+	if text, code := output(t, env, "migrate"); code != 0 {
+		t.Fatalf("migrate: exit %d\n%s", code, text)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	var filled bool
+	if err := conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM runner.runs)`).Scan(&filled); err != nil {
+		t.Fatal(err)
+	}
+	if !filled {
+		began := time.Now()
+		bigtest.Fill(t, conn, size)
+		if rounds > 1 {
+			exec("VACUUM ANALYZE")
+			t.Logf("filled in %s", time.Since(began).Round(time.Second))
+		}
+	}
+	if rounds == 1 {
+		// The tables are small here: whoever reads one from end to end has no other way.
+		exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET enable_seqscan = off', current_database()); END $$`)
+	}
+	front := free(t)
+	serve := start(t, env, "msg=ready", "serve", "console", "trigger", "tools", "approvals", "--listen", front, "--health-listen", free(t))
+	{
+		docs, err := readDefinitions([]string{example(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := remote(t, "http://"+front, adminToken).Apply(t.Context(), docs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paths := pagePaths(t, conn)
+	exec("SELECT pg_stat_reset()")
+	if len(paths) < 12 {
+		t.Fatalf("%d pages", len(paths))
+	}
+	for _, path := range paths {
+		took := make([]time.Duration, 0, rounds)
+		for range rounds {
+			began := time.Now()
+			status, raw := getPage(t, "http://"+front+path)
+			took = append(took, time.Since(began))
+			if status != http.StatusOK {
+				t.Errorf("GET %s: %d %.300s", path, status, raw)
+				break
+			}
+		}
+		slices.Sort(took)
+		p50, p95, most := took[len(took)/2], took[len(took)*95/100], took[len(took)-1]
+		if rounds == 1 {
+			continue
+		}
+		t.Logf("| `%s` | %.1f | %.1f | %.1f |", path, ms(p50), ms(p95), ms(most))
+		if p95 > slowPage {
+			t.Errorf("GET %s takes %s, more than %s", path, p95, slowPage)
+		}
+	}
+	serve.stop(syscall.SIGTERM) // its sessions report what they have read when they end
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		var sessions int
+		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`).Scan(&sessions); err != nil {
+			t.Fatal(err)
+		}
+		if sessions == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d sessions stay", sessions)
+		}
+	}
+	rows, err := conn.Query(t.Context(), `SELECT format('%s.%s: %s times, %s rows', schemaname, relname, seq_scan, seq_tup_read) FROM pg_stat_user_tables
+		WHERE seq_scan > 0 AND format('%s.%s', schemaname, relname) IN ('runner.runs', 'runner.journal', 'runner.pending', 'tools.calls', 'tools.effects', 'tools.receipts', 'tools.artifacts', 'approvals.requests', 'approvals.decisions', 'approvals.notices', 'trigger.deliveries', 'trigger.announcements', 'trigger.attempts', 'trigger.fires', 'console.commands') ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range read {
+		if rounds == 1 {
+			t.Errorf("a page reads from end to end %s", table)
+		} else {
+			t.Logf("read from end to end: %s", table)
+		}
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// pagePaths are the paths of all pages of all doors, with ids of the database in them.
+func pagePaths(t *testing.T, conn *pgx.Conn) (paths []string) {
+	t.Helper()
+	for _, name := range doorServices {
+		for _, r := range emptyDoors(nil)[name].Routes() {
+			path := strings.TrimSuffix(r.Pattern, "{$}")
+			if r.Method != http.MethodGet || path != "/" && !strings.HasPrefix(path, "/ui/") || strings.HasSuffix(path, ".css") || strings.HasSuffix(path, ".js") || strings.HasSuffix(path, ".svg") || path == "/ui/live" || strings.HasSuffix(path, "/events") {
+				continue
+			}
+			if !strings.Contains(path, "{") {
+				paths = append(paths, path)
+				for _, query := range narrowed[path] {
+					paths = append(paths, path+query)
+				}
+				continue
+			}
+			paths = append(paths, filledIn(t, conn, path)...)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// filledIn puts ids in the place of the parameters of a path.
+func filledIn(t *testing.T, conn *pgx.Conn, path string) (paths []string) {
+	t.Helper()
+	for known, query := range idsOfPages {
+		rest, ok := strings.CutPrefix(path, known)
+		if !ok || strings.Contains(rest, "{") {
+			continue
+		}
+		before, _, _ := strings.Cut(known, "{")
+		rows, err := conn.Query(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(ids) == 0 {
+			t.Errorf("the database has nothing for the page %s", path)
+		}
+		for _, id := range ids {
+			paths = append(paths, before+id+rest)
+		}
+		return paths
+	}
+	t.Errorf("the page %s needs an id: say in idsOfPages where it comes from", path)
+	return nil
+}
+
+func getPage(t *testing.T, url string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+adminToken)
+	res, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(fmt.Errorf("read %s: %w", url, err))
+	}
+	_ = res.Body.Close()
+	return res.StatusCode, string(raw)
+}
