@@ -36,7 +36,8 @@ type StopCmd struct {
 	Remote
 	Output
 	StopScope
-	Note string `env:"-" required:"" placeholder:"TEXT" help:"Why, for whoever finds it stopped."`
+	Note   string `env:"-" placeholder:"TEXT" help:"Why, for whoever finds it stopped. Needed, but with --dry-run."`
+	DryRun bool   `env:"-" help:"Only say what it would meet."`
 }
 
 // Help implements kong.HelpProvider.
@@ -47,9 +48,11 @@ wait as "held"; models, reads, timers and people go on. "holdfast start" ends it
   holdfast stop --all --note "wrong prices, looking into it"
   holdfast stop --agent competitor-check --note "loops"
   holdfast stop --tool propose_price --note "the shop is down"
+  holdfast stop --all --dry-run
   holdfast effects list --state held
 
---json prints {"stop_id", "scope", "name", "note", "by", "since", "held"}.
+--json prints {"stop_id", "scope", "name", "note", "by", "since", "held"}; with
+--dry-run {"runs", "waiting", "under_way", "means"}.
 ` + exitHelp
 }
 
@@ -59,9 +62,25 @@ func (c *StopCmd) Run(ctx context.Context, k *kong.Context) error {
 	if scope == "" {
 		return usage(errors.New("stop what? Say --all, --agent NAME or --tool NAME"))
 	}
+	if c.Note == "" && !c.DryRun {
+		return usage(errors.New("say why with --note, for whoever finds it stopped"))
+	}
 	api, err := c.client()
 	if err != nil {
 		return err
+	}
+	if c.DryRun {
+		p, err := api.PreviewStop(ctx, scope, name)
+		if err != nil {
+			return advise(err, "")
+		}
+		if c.JSON {
+			return printJSON(k.Stdout, p)
+		}
+		for _, line := range p.Means {
+			fmt.Fprintln(k.Stdout, line)
+		}
+		return nil
 	}
 	s, err := api.StopWrites(ctx, scope, name, c.Note)
 	if err != nil {

@@ -51,3 +51,18 @@ func (c *Client) Stops(ctx context.Context, standing bool, p PageRequest) (Page[
 	}
 	return get[Page[Stop]](ctx, c, "/v1/stops", q)
 }
+
+// StopPreview is what a stop would meet.
+type StopPreview struct {
+	Runs     int64    `json:"runs"`      // that have not ended
+	Waiting  int64    `json:"waiting"`   // effects that would be held
+	UnderWay int64    `json:"under_way"` // effects that cannot be called back
+	Means    []string `json:"means"`     // the same for people
+}
+
+// PreviewStop says what a stop would meet now, and stops nothing.
+func (c *Client) PreviewStop(ctx context.Context, scope, name string) (StopPreview, error) {
+	q := url.Values{"scope": {scope}}
+	set(q, "name", name)
+	return get[StopPreview](ctx, c, "/v1/stops/preview", q)
+}

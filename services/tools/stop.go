@@ -48,7 +48,8 @@ func (s Stop) String() string {
 // MaxStopNote is how long the note of a stop may be, in bytes.
 const MaxStopNote = 1000
 
-func (s Stop) check() error {
+// Check says what is wrong with a stop that somebody asks for; ErrInvalid.
+func (s Stop) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch s.Scope {
@@ -117,7 +118,7 @@ type StopStore interface {
 // process begins one any more: the statement that commits an intent reads the
 // stops. What stands already is returned. ErrInvalid.
 func (s *Service) StopWrites(ctx context.Context, stop Stop) (Stop, error) {
-	if err := stop.check(); err != nil {
+	if err := stop.Check(); err != nil {
 		return Stop{}, err
 	}
 	var b [10]byte

@@ -180,6 +180,7 @@ type Filter struct {
 	From, To  time.Time // begun at or after, before
 	Twice     bool      // only what may have happened twice
 	Settled   bool      // leave out what is in doubt
+	HeldBy    string    // the stop that holds it
 	Limit     int
 	After     *Position
 }

@@ -45,6 +45,7 @@ func registerPages(d *door.Door, a api) {
 	d.Raw("GET "+effectsPath, authn.Viewer, page("effects", p.effects))
 	d.Raw("GET "+effectsPath+"/{id}", authn.Viewer, page("effects", p.effect))
 	d.Raw("POST "+effectsPath+"/{id}", authn.Admin, page("effects", p.settle))
+	registerStopPages(d, p, page)
 }
 
 // problemPage says what went wrong with what somebody asked for.

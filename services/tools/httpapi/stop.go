@@ -29,6 +29,11 @@ func registerStops(d *door.Door, a api) {
 		Summary: "List stops, also those that have ended, newest first",
 	}, authn.Viewer, a.stops)
 	door.Register(d, huma.Operation{
+		Method: http.MethodGet, Path: "/v1/stops/preview", Tags: tags, OperationID: "preview-stop",
+		Summary: "Say what a stop would meet now, without stopping anything",
+		Errors:  []int{http.StatusUnprocessableEntity},
+	}, authn.Viewer, a.previewStop)
+	door.Register(d, huma.Operation{
 		Method: http.MethodPost, Path: "/v1/stops/{id}/release", Tags: tags, OperationID: "release-stop",
 		Summary:     "End a stop: what it held goes on",
 		Description: "Approvals are looked at again. A stop that has ended is answered as it is. One tool or agent: operator; all: admin.",
@@ -83,6 +88,35 @@ func (a api) stop(ctx context.Context, in *stopInput) (*stopOutput, error) {
 		return nil, problem("", err)
 	}
 	return &stopOutput{showStop(s)}, nil
+}
+
+type previewStopInput struct {
+	Scope string `query:"scope" required:"true" enum:"all,agent,tool"`
+	Name  string `query:"name" maxLength:"130"`
+}
+
+type previewStopOutput struct {
+	Body struct {
+		Runs     int64    `json:"runs" doc:"that have not ended; of an agent's stop its runs and those that they started; absent of a tool's"`
+		Waiting  int64    `json:"waiting" doc:"effects that wait for another attempt and would be held"`
+		UnderWay int64    `json:"under_way" doc:"effects that have left, or may have, and cannot be called back"`
+		Means    []string `json:"means" doc:"the same for people"`
+	}
+}
+
+func (a api) previewStop(ctx context.Context, in *previewStopInput) (*previewStopOutput, error) {
+	who, _ := authn.FromContext(ctx)
+	s := tools.Stop{Namespace: who.Namespace, Scope: in.Scope, Name: in.Name, Note: "preview"}
+	if err := s.Check(); err != nil {
+		return nil, problem("", err)
+	}
+	toll, err := a.service.Ledger().Toll(ctx, who.Namespace, s.Scope, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := &previewStopOutput{}
+	out.Body.Runs, out.Body.Waiting, out.Body.UnderWay, out.Body.Means = toll.Runs, toll.Waiting, toll.UnderWay, tollText(s, toll)
+	return out, nil
 }
 
 type stopsInput struct {

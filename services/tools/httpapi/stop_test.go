@@ -69,6 +69,10 @@ func TestStop_RolesAndAudit(t *testing.T) {
 	}
 	want(t, "release", l.send(http.MethodPost, "/v1/stops/"+one.ID+"/release", `{"note":"over"}`), 200, "")
 	l.token = doortest.Token(authn.Viewer)
+	if _, body := l.raw("/v1/stops/preview?scope=agent&name=pricing", authn.Viewer, "default"); !strings.Contains(string(body), `"runs":0,"waiting":0,"under_way":0,"means":["0 runs of it`) {
+		t.Errorf("the preview says %s", body)
+	}
+	want(t, "a preview of nothing", l.send(http.MethodGet, "/v1/stops/preview?scope=tool", ""), 422, "invalid_input")
 	want(t, "stop by a viewer", l.send(http.MethodPost, "/v1/stops", `{"scope":"tool","name":"x","note":"n"}`), 403, "forbidden")
 	var page struct {
 		Items []httpapi.Stop

@@ -37,6 +37,7 @@ const asFiltered = `
 		         OR (e.on_doubt IS NOT NULL AND e.run_id IN (SELECT run_id FROM tree)))
 		    AND ($10 = '' OR (e.key = $10 AND e.tool = ANY (ARRAY(SELECT n.tool FROM names n WHERE n.tool IS NOT NULL))))
 		    AND ($11::timestamptz IS NULL OR e.created_at >= $11) AND ($12::timestamptz IS NULL OR e.created_at < $12)
+		    AND ($15 = '' OR (e.state = 'intent' AND e.held_by = $15))
 		    AND (NOT $13::bool OR e.effect_id IN (SELECT r.effect_id FROM tools.receipts r WHERE ` + mayBeTwice + `))
 		  ORDER BY e.created_at DESC, e.effect_id DESC LIMIT $9`
 
@@ -54,8 +55,8 @@ const mayBeTwice = `r.late AND r.body->>'probe' IS NULL
 
 const listEffectsSQL = listedSQL + `
 SELECT ` + effectColumns + ` FROM listed e
- WHERE $15 = '' OR strpos(lower(concat_ws(' ', e.key, e.args::text, e.result::text, e.error::text)), lower($15)) > 0
- ORDER BY e.doubt DESC, e.created_at DESC, e.effect_id DESC LIMIT $16`
+ WHERE $16 = '' OR strpos(lower(concat_ws(' ', e.key, e.args::text, e.result::text, e.error::text)), lower($16)) > 0
+ ORDER BY e.doubt DESC, e.created_at DESC, e.effect_id DESC LIMIT $17`
 
 const beyondSQL = listedSQL + `
 SELECT e.doubt, e.created_at, e.effect_id FROM listed e ORDER BY e.doubt DESC, e.created_at DESC, e.effect_id DESC OFFSET $9::bigint - 1`
@@ -77,14 +78,14 @@ func (s *Store) Effect(ctx context.Context, namespace, id string) (tools.Effect,
 	return *e, nil
 }
 
-// listArgs are the first 14 of listedSQL.
+// listArgs are the first 15 of listedSQL.
 func listArgs(f tools.Filter, depth int) []any {
 	after := f.After
 	if after == nil {
 		after = &tools.Position{}
 	}
 	return []any{f.Namespace, f.State, f.Tool, string(f.RunID), f.After != nil, after.Doubt, after.CreatedAt, after.ID, depth,
-		f.Key, since(f.From), since(f.To), f.Twice, f.Settled}
+		f.Key, since(f.From), since(f.To), f.Twice, f.Settled, f.HeldBy}
 }
 
 func since(t time.Time) *time.Time {
