@@ -18,7 +18,7 @@ type RunsWhyCmd struct {
 // Help implements kong.HelpProvider.
 func (*RunsWhyCmd) Help() string {
 	return `Says in one sentence what the run does or waits for and since when; when it waits
-for several things, then each of them.
+for several things, then each of them, and for people, with which command they answer.
 
   holdfast runs why 0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a
 
@@ -38,12 +38,20 @@ func (c *RunsWhyCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 	if c.JSON {
 		return printJSON(k.Stdout, why)
 	}
-	if _, err = fmt.Fprintln(k.Stdout, clean(why.Sentence)); err != nil || len(why.Waits) < 2 {
+	if _, err = fmt.Fprintln(k.Stdout, clean(why.Sentence)); err != nil {
 		return err
 	}
 	for _, w := range why.Waits {
-		if _, err := fmt.Fprintf(k.Stdout, "- %s\n", clean(w.Sentence)); err != nil {
-			return err
+		if len(why.Waits) > 1 {
+			if _, err := fmt.Fprintf(k.Stdout, "- %s\n", clean(w.Sentence)); err != nil {
+				return err
+			}
+		}
+		switch w.Kind {
+		case "approval", "doubt", "question":
+			if _, err := fmt.Fprintf(k.Stdout, "  look and answer: holdfast approvals show %s\n", clean(w.ID)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -321,12 +321,12 @@ func (s Situation) person(p Pending) Wait {
 			w.Since, w.Until = a.CreatedAt, a.ExpiresAt
 		}
 	}
-	w.Phrase = fmt.Sprintf("waiting for approval %s of %s since %s", id, p.Detail, at(w.Since))
+	w.Phrase = fmt.Sprintf("waiting for a person to approve %s since %s", p.Detail, at(w.Since))
 	if p.Kind == "doubt" {
-		w.Phrase = fmt.Sprintf("waiting for a person to say whether %s happened (approval %s) since %s", p.Detail, id, at(w.Since))
+		w.Phrase = fmt.Sprintf("waiting for a person to say whether %s happened since %s", p.Detail, at(w.Since))
 	}
 	if p.Kind == "question" {
-		w.Phrase = fmt.Sprintf("waiting for a person's answer to %s (approval %s) since %s", p.Detail, id, at(w.Since))
+		w.Phrase = fmt.Sprintf("waiting for a person's answer to %s since %s", p.Detail, at(w.Since))
 	}
 	switch {
 	case w.Until.IsZero():

@@ -125,18 +125,18 @@ func TestWhy(t *testing.T) {
 					{Item: "approval/a1", Kind: "approval", Detail: "propose_price", Since: t0},
 				},
 				Approvals: []Approval{{ID: "a1", CreatedAt: t0.Add(time.Second), ExpiresAt: now}}},
-			want: "waiting for approval a1 of propose_price since 2026-03-05 02:14:01 UTC, expires 2026-03-05 07:42:00 UTC; " +
+			want: "waiting for a person to approve propose_price since 2026-03-05 02:14:01 UTC, expires 2026-03-05 07:42:00 UTC; " +
 				"and waiting for tool fetch_page since 2026-03-05 02:14:00 UTC",
 			wantKinds: []string{"approval", "tool"},
 		},
 		"does not know whether it happened": {
 			in:   Situation{Run: run("waiting"), Workers: all, Pending: []Pending{{Item: "approval/d1", Kind: "doubt", Detail: "propose_price", Since: t0}}},
-			want: "waiting for a person to say whether propose_price happened (approval d1) since 2026-03-05 02:14:00 UTC", wantKinds: []string{"doubt"},
+			want: "waiting for a person to say whether propose_price happened since 2026-03-05 02:14:00 UTC", wantKinds: []string{"doubt"},
 		},
 		"waits for an answer": {
 			in: Situation{Run: run("waiting"), Workers: all, Pending: []Pending{{Item: "approval/q1", Kind: "question", Detail: "ask_pricing", Since: t0}},
 				Approvals: []Approval{{ID: "q1", CreatedAt: t0.Add(time.Second), ExpiresAt: now}}},
-			want:      "waiting for a person's answer to ask_pricing (approval q1) since 2026-03-05 02:14:01 UTC, expires 2026-03-05 07:42:00 UTC",
+			want:      "waiting for a person's answer to ask_pricing since 2026-03-05 02:14:01 UTC, expires 2026-03-05 07:42:00 UTC",
 			wantKinds: []string{"question"},
 		},
 		"sleeps, beside a child that nothing waits for": {

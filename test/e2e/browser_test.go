@@ -29,7 +29,7 @@ func personFollowsARun(t *testing.T, d *deployment) {
 
 	b.Click(`a.name[href="/ui/runs/` + string(id) + `"]`)
 	b.Sees("h1", "clerk")
-	b.Sees(".say", "approval")
+	b.Sees(".say", "to approve")
 	b.Picture("run")
 	personReadsARun(t, b, d, id)
 	b.Size(380, 800)
@@ -41,7 +41,7 @@ func personFollowsARun(t *testing.T, d *deployment) {
 	b.Size(1280, 900)
 	b.Click(`.acts a[href$="/cancel"]`)
 	b.Sees("h1", "Cancel the run")
-	b.Sees(".ask", "approval")
+	b.Sees(".ask", "to approve")
 	b.Picture("run-cancel")
 	b.Click(`form[action$="/cancel"] button`)
 	b.Sees("[role=status]", "asked to stop")

@@ -148,7 +148,7 @@ func TestWhy_NamesTheApprovalAndTheTool(t *testing.T) {
 	if len(why.Waits) != 2 || why.Waits[0].ID != string(id)+"-2-0-a2" || why.Waits[1].Name != "fetch_page" || why.Since == nil {
 		t.Errorf("waits: %+v", why)
 	}
-	if want := "waiting for approval " + string(id) + "-2-0-a2 of propose_price since "; !strings.HasPrefix(why.Sentence, want) || !strings.Contains(why.Sentence, "; and waiting for tool fetch_page since ") {
+	if want := "waiting for a person to approve propose_price since "; !strings.HasPrefix(why.Sentence, want) || !strings.Contains(why.Sentence, "; and waiting for tool fetch_page since ") {
 		t.Errorf("sentence: %s", why.Sentence)
 	}
 	if _, err := r.db.Exec(t.Context(), `INSERT INTO tools.stops (stop_id, namespace, scope, name, note, principal, ended_at, ended_by)
