@@ -26,6 +26,7 @@ type DataCommands struct {
 	Stop        StopCmd        `cmd:"" group:"work" help:"The emergency stop: let no new write leave."`
 	Start       StartCmd       `cmd:"" group:"work" help:"End a stop, or list what is stopped."`
 	Budgets     BudgetsCmd     `cmd:"" group:"work" help:"See what shared budgets have used, and raise ceilings."`
+	Cost        CostCmd        `cmd:"" group:"work" help:"See what model calls used and cost, by agent, flow, model, label, trigger or day."`
 	Concurrency ConcurrencyCmd `cmd:"" group:"work" help:"See which runs hold concurrency keys, and who waits."`
 	Doctor      DoctorCmd      `cmd:"" group:"work" help:"Say what is wrong and what to do about it."`
 	Artifacts   ArtifactsCmd   `cmd:"" group:"work" help:"List and download what tool calls left behind."`

@@ -234,6 +234,9 @@ type ModelFailed struct {
 	// CostMicroUSD what that costs; nil when it billed nothing or nobody knows.
 	Usage        *Usage `json:"usage,omitempty"`
 	CostMicroUSD int64  `json:"cost_micro_usd,omitempty"`
+	// ModelName is the Model document that was asked, beside Usage; absent in rows of
+	// older releases.
+	ModelName string `json:"model_name,omitempty"`
 	// Unbilled says that the provider refused the attempt: it counts as no call.
 	Unbilled bool   `json:"unbilled,omitempty"`
 	Worker   string `json:"worker"`

@@ -31,6 +31,7 @@ type Store interface {
 	SessionStore
 	ResourceStore
 	DefinitionReader
+	CostReader
 	SystemReader
 	CheckupReader
 	PoolReader

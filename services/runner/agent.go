@@ -327,7 +327,8 @@ func DecideFailure(s *State, plan *Plan, e *ModelError, by Claimed, now time.Tim
 	d := &decision{state: s.Clone(), cause: by.Cause, worker: by.Worker, now: now}
 	body := events.ModelFailed{Problem: events.Problem{Code: e.Code, Message: clip(e.Err.Error(), 500)}, Attempt: s.Failures + 1, Worker: by.Worker, Epoch: by.Epoch}
 	if body.Usage, body.Unbilled = e.Usage, e.Usage == nil; body.Usage != nil {
-		body.CostMicroUSD = Cost(plan.answering(s).prices(), *e.Usage)
+		m := plan.answering(s)
+		body.ModelName, body.CostMicroUSD = m.Name, Cost(m.prices(), *e.Usage)
 	}
 	if e.Unasked {
 		body.Attempt, body.Unasked = s.Failures, true

@@ -429,6 +429,15 @@ func TestCaseF09_TheCostIsInTheView(t *testing.T) {
 	if cost != 62 || guess != 31 {
 		t.Errorf("cost %d, estimated %d; want 62 and 31", cost, guess)
 	}
+	// Reports count the same, by the model that answered.
+	var calls, tokens int64
+	var model, agent, root string
+	if err := r.sql.QueryRow(t.Context(), `SELECT model, agent, root_run_id, calls, input_tokens + output_tokens, cost_micro_usd, cost_estimated_micro_usd FROM runner.v_spend WHERE run_id = $1`, string(id)).Scan(&model, &agent, &root, &calls, &tokens, &cost, &guess); err != nil {
+		t.Fatal(err)
+	}
+	if model == "" || agent != "clerk" || root != string(id) || calls != 2 || tokens != 30 || cost != 62 || guess != 31 {
+		t.Errorf("reports have %d calls, %d tokens, %d of which %d estimated, of %s by %s below %s", calls, tokens, cost, guess, agent, model, root)
+	}
 }
 
 // A cancelled call is not a failure of the provider's.

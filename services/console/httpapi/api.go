@@ -62,6 +62,7 @@ func Register(d *door.Door, s *console.Service, how ...SignIn) {
 	a.system()
 	a.doctor()
 	a.budgets()
+	a.cost()
 	a.concurrency()
 	a.pages()
 	a.live()

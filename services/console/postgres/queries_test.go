@@ -32,7 +32,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"firstRow": firstRow, "movesOfRun": movesOfRun, "movedOfRun": movedOfRun, "answersOver": answersOver, "failedOver": failedOver, "versionsOf": versionsOf, "currentOf": currentOf,
 		"retryOf": retryOf, "origin": origin, "insertFork": insertFork, "pastEffects": pastEffects, "forksOf": forksOf, "pastTurns": pastTurns, "timelineOfRun": timelineOfRun, "toolsOfRun": toolsOfRun, "pastResults": pastResults, "forkOf": forkOf,
 		"messageTurn": messageTurn, "listener": listener, "unreadMessages": unreadMessages, "lastMessage": lastMessage, "insertMessage": insertMessage, "lastEvents": lastEvents, "shownEvents": shownEvents, "firstEvent": firstEvent, "runEffects": runEffects, "controlOfRun": controlOfRun, "newestMessages": newestMessages,
-		"listResources": listResources, "getResource": getResource, "definedOfKind": definedOfKind, "mentionsOfName": mentionsOfName, "kindCounts": kindCounts, "changesOfName": changesOfName, "activities": activities,
+		"listResources": listResources, "getResource": getResource, "definedOfKind": definedOfKind, "mentionsOfName": mentionsOfName, "kindCounts": kindCounts, "changesOfName": changesOfName, "activities": activities, "cost by agent": costQuery("agent", "key"), "cost by flow": costQuery("flow", "key"), "cost by model": costQuery("model", "key"), "cost by trigger": costQuery("trigger", "key"), "cost by day": costQuery("day", "key"), "cost by label": costQuery("label:a", "key"),
 	}); err != nil {
 		t.Error(err)
 	}

@@ -236,13 +236,17 @@ func (s *Store) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 	leaves := c.Guard.Epoch == 0 && c.Before.OwesModelCall() && !st.OwesModelCall() || st.Moved > c.Before.Moved
 	moves := movesSlots(c)
 	query, args := begins(c, updateRun, updateStarting, args)
+	query, args, err := spends(c, query, args)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
 	pauses := movesPause(c)
 	if c.Settle == nil && !leaves && !pauses && len(c.Alerts) == 0 && len(c.Notices) == 0 && moves == "" {
 		return s.run(ctx, query, st.RunID, args)
 	}
 	var epoch int64
 	var at time.Time
-	err := s.keyed.InTx(ctx, func(tx pgx.Tx) error {
+	err = s.keyed.InTx(ctx, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, query, args...).Scan(&epoch, &at); err != nil {
 			return err
 		}
