@@ -65,6 +65,13 @@ soak: build ## the demo with SEEDS=20 seeds in a row, the lab of fires with hund
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseE04_ApproveAndCancel ./services/approvals
 	@for seed in $$(seq 1 $(SEEDS)); do ./$(BIN) demo --seed $$seed $(DEMOFLAGS) || { echo "seed $$seed failed; again with: $(BIN) demo --seed $$seed"; exit 1; }; done
 
+BIG_RUNS ?= 100000
+BIG_ROWS ?= 5000000
+
+.PHONY: big
+big: setup-run ## a database with BIG_RUNS=100000 runs and BIG_ROWS=5000000 rows of journals (5 GB in TMPDIR, gone afterwards): every page of the console within 200 ms
+	HOLDFAST_BIG_RUNS=$(BIG_RUNS) HOLDFAST_BIG_ROWS=$(BIG_ROWS) $(GO) test -vet=off -ldflags=-w -timeout 30m -count=1 -v -run TestPages_OnALargeDatabase ./cmd/holdfast
+
 .PHONY: live
 live: ## the model adapters against the real services whose keys are set (see docs/models.md)
 	$(GO) test -count=1 -tags live -run TestLive -v ./services/runner/model

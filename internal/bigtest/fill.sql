@@ -45,7 +45,7 @@ SELECT r.run_id, 'default', r.kind, r.name, 'sha256:' || repeat('a', 64), r.stat
 --
 INSERT INTO runner.journal (run_id, seq, kind, status, cause, inbound, worker, at, data)
 SELECT r.run_id, n,
-       CASE WHEN n = 1 THEN 'run_started' WHEN n = r.rows AND r.status IN ('completed', 'failed', 'cancelled', 'expired') THEN 'run_' || r.status WHEN n % 2 = 0 THEN 'model_answered' ELSE 'tool_completed' END,
+       CASE WHEN n = 1 THEN 'run_started' WHEN n = r.rows AND r.status IN ('completed', 'failed', 'cancelled', 'expired') THEN 'run_' || r.status WHEN n % 5000 = 4999 THEN 'context_compacted' WHEN n % 2 = 0 THEN 'model_answered' ELSE 'tool_completed' END,
        CASE WHEN n = r.rows THEN r.status ELSE 'running' END,
        CASE WHEN n = 1 THEN 'start:' || r.run_id ELSE 'c:' || n END, n = 1 OR n % 2 = 1 AND NOT (n = r.rows AND r.status IN ('completed', 'failed', 'cancelled', 'expired')), 'runner-' || n % 3, r.at + interval '1 s' * least(n, 86000),
        CASE WHEN n = 1 THEN json_build_object('ref', json_build_object('kind', r.kind, 'name', r.name, 'digest', 'sha256:' || repeat('a', 64)), 'tools', json_build_array(json_build_object('kind', 'tool', 'name', 'fetch_page', 'digest', 'sha256:' || repeat('b', 64))),
@@ -53,6 +53,7 @@ SELECT r.run_id, n,
             WHEN n = r.rows AND r.status = 'completed' THEN json_build_object('output', '41 prices read, 2 changed.')
             WHEN n = r.rows AND r.status IN ('failed', 'expired') THEN json_build_object('error', json_build_object('code', 'tool_failed', 'message', 'the site answered 403 three times'))
             WHEN n = r.rows AND r.status = 'cancelled' THEN json_build_object('reason', 'wrong feed')
+            WHEN n % 5000 = 4999 THEN json_build_object('up_to', n - 100, 'summary', 'Products up to ' || n || ' are compared.')
             WHEN n % 2 = 0 THEN json_build_object('model', 'fast', 'raw', '{}', 'stop_reason', 'tool_use', 'text', 'I read the page of product ' || n || ' and compare its price with ours.',
                  'calls', json_build_array(json_build_object('call_id', r.run_id || '-' || n || '-0', 'provider_id', 't' || n, 'tool', 'fetch_page', 'args', json_build_object('url', 'https://shop.example/p/' || n), 'args_digest', 'sha256:' || repeat('d', 64), 'route', 'send')),
                  'usage', json_build_object('input_tokens', 900, 'output_tokens', 80), 'worker', 'runner-1', 'epoch', 1, 'duration_ms', 700 + n % 900, 'cost_micro_usd', 1800)
@@ -79,7 +80,7 @@ SELECT effect_id, namespace, tool, key, CASE WHEN status = 'unknown' THEN 'unkno
   FROM tools.calls WHERE effect_id LIKE 'e-%';
 --
 INSERT INTO tools.receipts (effect_id, attempt_id, epoch, worker, late, body, at)
-SELECT effect_id, 'a', 1, 'tools-1', false, '{"ok":true}', updated_at FROM tools.effects WHERE effect_id LIKE 'e-%0';
+SELECT effect_id, 'a', 1, 'tools-1', false, '{"ok":true}', updated_at FROM tools.effects WHERE effect_id LIKE 'e-%0-%';
 --
 INSERT INTO tools.artifacts (artifact_id, namespace, run_id, call_id, tool, name, content_type, bytes, uri, title, created_at)
 SELECT 'big-' || i, 'default', run_id, run_id || '-2-0', 'fetch_page', 'page-' || i || '.html', 'text/html', 12000, 'https://shop.example/' || i, 'a page', at FROM bigruns WHERE i % 5 = 0;

@@ -22,34 +22,34 @@ SELECT 'paused', paused_for, count(*), min(updated_at)
 UNION ALL
 SELECT 'orphans', '', count(*), min(r.claim_at)
   FROM runner.v_runs r
- WHERE r.namespace = $1 AND r.ended_at IS NULL AND r.claim_at < clock_timestamp() - interval '1 min'
-   AND NOT EXISTS (SELECT FROM runner.v_workers w WHERE w.name = r.claim_worker AND w.beat >= clock_timestamp() - interval '10 s')
+ WHERE r.namespace = $1 AND r.ended_at IS NULL AND r.claim_at < (SELECT clock_timestamp()) - interval '1 min'
+   AND NOT EXISTS (SELECT FROM runner.v_workers w WHERE w.name = r.claim_worker AND w.beat >= (SELECT clock_timestamp()) - interval '10 s')
 UNION ALL
 SELECT 'newer', '', count(*), min(updated_at) FROM runner.v_health WHERE namespace = $1 AND min_reader > $2
 UNION ALL
 SELECT 'untaken', '', count(*), min(accepted_at)
-  FROM trigger.v_deliveries WHERE namespace = $1 AND landed_at IS NULL AND accepted_at < clock_timestamp() - interval '1 min'
+  FROM trigger.v_deliveries WHERE namespace = $1 AND landed_at IS NULL AND accepted_at < (SELECT clock_timestamp()) - interval '1 min'
 UNION ALL
 SELECT 'unasked', '', count(*), min(p.since)
   FROM runner.v_pending p JOIN runner.v_runs r USING (run_id)
- WHERE p.namespace = $1 AND p.kind = 'model' AND p.pool IS NULL AND p.since < clock_timestamp() - interval '1 min'
+ WHERE p.namespace = $1 AND p.kind = 'model' AND p.pool IS NULL AND p.since < (SELECT clock_timestamp()) - interval '1 min'
    AND r.claim_worker IS NULL AND r.status NOT IN ('paused', 'needs_attention')
 UNION ALL
 SELECT 'unlanded', '', count(*), min(created_at)
-  FROM console.commands WHERE namespace = $1 AND landed_at IS NULL AND created_at < clock_timestamp() - interval '1 min'
+  FROM console.commands WHERE namespace = $1 AND landed_at IS NULL AND created_at < (SELECT clock_timestamp()) - interval '1 min'
 UNION ALL
 SELECT 'doubts', '', count(*), min(updated_at) FROM tools.v_effects WHERE namespace = $1 AND state = 'unknown' AND coalesce(in_doubt, '') <> 'probe'
 UNION ALL
 SELECT 'waiting', '', count(*), min(created_at) FROM approvals.v_requests WHERE namespace = $1 AND state = 'pending'
 UNION ALL
 SELECT 'notices', state, count(*), min(created_at)
-  FROM approvals.v_notices WHERE namespace = $1 AND state IN ('failed', 'unknown') AND created_at > clock_timestamp() - interval '7 days' GROUP BY 2
+  FROM approvals.v_notices WHERE namespace = $1 AND state IN ('failed', 'unknown') AND created_at > (SELECT clock_timestamp()) - interval '7 days' GROUP BY 2
 UNION ALL
 SELECT 'rejected', service || ' ' || code, count(*), min(at) FROM (
-	SELECT 'runner' AS service, code, at FROM runner.v_rejected WHERE at > clock_timestamp() - interval '1 day' UNION ALL
-	SELECT 'tools', code, at FROM tools.v_rejected WHERE at > clock_timestamp() - interval '1 day' UNION ALL
-	SELECT 'approvals', code, at FROM approvals.v_rejected WHERE at > clock_timestamp() - interval '1 day' UNION ALL
-	SELECT 'trigger', code, at FROM trigger.v_rejected WHERE at > clock_timestamp() - interval '1 day') rejected
+	SELECT 'runner' AS service, code, at FROM runner.v_rejected WHERE at > (SELECT clock_timestamp()) - interval '1 day' UNION ALL
+	SELECT 'tools', code, at FROM tools.v_rejected WHERE at > (SELECT clock_timestamp()) - interval '1 day' UNION ALL
+	SELECT 'approvals', code, at FROM approvals.v_rejected WHERE at > (SELECT clock_timestamp()) - interval '1 day' UNION ALL
+	SELECT 'trigger', code, at FROM trigger.v_rejected WHERE at > (SELECT clock_timestamp()) - interval '1 day') rejected
  GROUP BY 2
 ORDER BY 1, 3 DESC, 2
 LIMIT 200`

@@ -14,8 +14,10 @@ import (
 
 const (
 	limitsOfRun = `
-SELECT kind, data FROM runner.v_events
- WHERE run_id = $1 AND namespace = $2 AND (seq = 1 OR kind = '` + events.FactBudgetRaised + `') ORDER BY seq`
+SELECT kind, data FROM (
+    SELECT seq, kind, data FROM runner.v_events WHERE run_id = $1 AND namespace = $2 AND seq = 1 UNION ALL
+    SELECT seq, kind, data FROM runner.v_events WHERE run_id = $1 AND namespace = $2 AND kind = '` + events.FactBudgetRaised + `') limits
+ ORDER BY seq`
 	stepsOfRun = `
 SELECT count(*) FROM runner.v_events WHERE run_id = $1 AND namespace = $2 AND kind = '` + events.FactModelAnswered + `'`
 	pinnedBody = `SELECT body FROM catalog.v_versions WHERE namespace = $1 AND kind = $2 AND name = $3 AND digest = $4`
@@ -47,7 +49,6 @@ func queueLimits(b *pgx.Batch, namespace string, id events.RunID, limits *consol
 		})
 		return err
 	})
-	b.Queue(stepsOfRun, string(id), namespace).QueryRow(func(row pgx.Row) error { return row.Scan(&limits.Steps) })
 	b.Queue(databaseTime).QueryRow(func(row pgx.Row) error { return row.Scan(&limits.Now) })
 }
 
@@ -72,6 +73,11 @@ func (s *Store) budgets(ctx context.Context, r console.Run, limits console.RunLi
 	})
 	if err := s.keyed.Send(ctx, b); err != nil {
 		return nil, fmt.Errorf("read the ceilings of run %s: %w", r.ID, err)
+	}
+	if limits.Agent != nil && limits.Agent.Budget.Steps > 0 { // it reads the whole journal
+		if err := s.pool.QueryRow(ctx, stepsOfRun, string(r.ID), r.Namespace).Scan(&limits.Steps); err != nil {
+			return nil, fmt.Errorf("count the steps of run %s: %w", r.ID, err)
+		}
 	}
 	out, pools := limits.Own(r), limits.Pools(r)
 	if len(pools) == 0 {
