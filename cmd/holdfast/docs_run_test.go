@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -58,7 +59,11 @@ func TestDocs_Run(t *testing.T) {
 	addr := free(t)
 	env := []string{
 		"ANTHROPIC_BASE_URL=" + model.URL, "ANTHROPIC_API_KEY=key", "OPENAI_API_KEY=key", "HOLDFAST_EGRESS_ALLOW=127.0.0.0/8",
-		"HOLDFAST_TOOL_WORLD_URL=" + world.URL, "HOLDFAST_TOOL_PRICING_URL=" + world.URL, "WORLD=" + world.URL,
+		"HOLDFAST_TOOL_WORLD_URL=" + world.URL, "HOLDFAST_TOOL_SHOP_URL=" + world.URL, "HOLDFAST_TOOL_PRICING_URL=" + world.URL, "WORLD=" + world.URL,
+	}
+	if python, err := exec.CommandContext(t.Context(), "python3", "-c", "import os, sys; print(os.path.realpath(sys.executable))").Output(); err == nil {
+		path := strings.TrimSpace(string(python))
+		env = append(env, "PYTHON="+path, "HOLDFAST_TOOLS_MCP_COMMANDS="+path)
 	}
 	start(t, env, devReady, "dev", "--data-dir", dataDir(t), "--listen", addr, "--database-url", pgtest.New(t).URL.Reveal())
 	root, err := filepath.Abs(docsRoot)
@@ -77,9 +82,9 @@ func TestDocs_Run(t *testing.T) {
 		}
 		t.Run(page.Path, func(t *testing.T) {
 			t.Parallel()
-			at := addr
+			at, dir := addr, t.TempDir()
 			mine := append([]string{
-				"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "BASE=" + filepath.Join(root, "cmd/holdfast/testdata/docs/base.yaml"), "LC_ALL=C.UTF-8",
+				"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "BASE=" + filepath.Join(root, "cmd/holdfast/testdata/docs/base.yaml"), "LC_ALL=C.UTF-8", "PAGE=" + dir,
 			}, env...)
 			namespace := namespaceOf(page.Path)
 			if starts(blocks) { // a server of its own, which the page starts and kills
@@ -93,16 +98,20 @@ func TestDocs_Run(t *testing.T) {
 				name, value, _ := strings.Cut(v, "=")
 				vars[name] = value
 			}
-			replace := []string{"127.0.0.1:8787", at, "localhost:8787", at}
+			replace := []string{"127.0.0.1:8787", at}
+			back := []string{at, "127.0.0.1:8787"}
+			if namespace != "default" {
+				back = append(back, namespace, "default")
+			}
 			for _, r := range page.Replaces {
-				replace = append(replace, r.Old, os.Expand(r.New, func(name string) string { return vars[name] }))
+				is := os.Expand(r.New, func(name string) string { return vars[name] })
+				replace, back = append(replace, r.Old, is), append(back, is, r.Old)
 			}
 			plain := strings.NewReplacer(replace...)
-			dir := t.TempDir()
 			if err := os.Symlink(filepath.Join(root, "examples"), filepath.Join(dir, "examples")); err != nil {
 				t.Fatal(err)
 			}
-			s := newPageShell(t, dir, mine, plain)
+			s := newPageShell(t, dir, mine, plain, strings.NewReplacer(back...))
 			for _, b := range page.Blocks {
 				if name := fileOf(b); name != "" {
 					if err := os.WriteFile(filepath.Join(dir, name), []byte(plain.Replace(b.Text)), 0o644); err != nil {
@@ -112,6 +121,9 @@ func TestDocs_Run(t *testing.T) {
 				if shell(b) {
 					s.block(page.Path, b)
 				}
+			}
+			if len(s.filled) > 0 {
+				s.fill(filepath.Join(docsRoot, page.Path))
 			}
 			t.Logf("%s: %d blocks, %d commands, %.1f s", page.Path, len(blocks), s.ran, s.took.Seconds())
 		})
@@ -141,7 +153,7 @@ func fileOf(b mdtest.Block) string {
 
 func namespaceOf(path string) string {
 	name := strings.TrimSuffix(strings.TrimPrefix(path, "docs/"), ".md")
-	return strings.ToLower(strings.NewReplacer("/", "-", ".", "-", "_", "-").Replace(name))
+	return "docs-" + strings.ToLower(strings.NewReplacer("/", "-", ".", "-", "_", "-").Replace(name))
 }
 
 // wording is what the model writes where it may write anything.

@@ -6,8 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
+	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,14 +27,39 @@ const patience = 20 * time.Second
 
 // pageShell runs the commands of one page in one shell, as its reader would.
 type pageShell struct {
-	t     *testing.T
-	in    io.Writer
-	out   chan string
-	plain *strings.Replacer // what the page says of the server, and its replacements
-	names map[string]string // placeholders such as RUN, set by hidden commands
-	bound map[string]string // ids on the page to those that were seen
-	ran   int
-	took  time.Duration
+	t      *testing.T
+	in     io.Writer
+	out    chan string
+	plain  *strings.Replacer // what the page says of the server, and its replacements
+	back   *strings.Replacer // the other way round, and its namespace
+	names  map[string]string // placeholders such as RUN, set by hidden commands
+	bound  map[string]string // ids on the page to those that were seen
+	ran    int
+	filled []filled
+	took   time.Duration
+}
+
+// filled is what goes in the place of a "?" below a command.
+type filled struct {
+	line  int // of the command
+	lines []string
+}
+
+// fill writes a page anew with what was printed in the place of each "?".
+func (s *pageShell) fill(path string) {
+	s.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	for _, f := range slices.Backward(s.filled) {
+		at := slices.Index(lines[f.line-1:], "?") + f.line - 1
+		lines = slices.Replace(lines, at, at+1, slices.DeleteFunc(f.lines, func(line string) bool { return strings.TrimSpace(line) == "" })...)
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // prelude is what hidden commands may use.
@@ -43,7 +71,7 @@ started() { holdfast runs start "$@" --json | field run_id; }
 asked() { await 'action|question|doubt' holdfast approvals list --run "$1" && holdfast approvals list --run "$1" --json | field approval_id; }
 `
 
-func newPageShell(t *testing.T, dir string, env []string, plain *strings.Replacer) *pageShell {
+func newPageShell(t *testing.T, dir string, env []string, plain, back *strings.Replacer) *pageShell {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, "bash", "--noprofile", "--norc")
@@ -58,7 +86,7 @@ func newPageShell(t *testing.T, dir string, env []string, plain *strings.Replace
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := &pageShell{t: t, in: in, out: make(chan string, 1000), plain: plain, names: map[string]string{}, bound: map[string]string{}}
+	s := &pageShell{t: t, in: in, out: make(chan string, 1000), plain: plain, back: back, names: map[string]string{}, bound: map[string]string{}}
 	go func() {
 		defer close(s.out)
 		lines := bufio.NewReader(r)
@@ -103,6 +131,7 @@ func (s *pageShell) do(command string) (lines []string, code int) {
 			if !ok {
 				s.t.Fatalf("%s: the shell has ended: %q", command, lines)
 			}
+			line = s.back.Replace(line)
 			if rest, ok := strings.CutPrefix(line, mark+" "); ok {
 				code, err := strconv.Atoi(rest)
 				if err != nil {
@@ -163,6 +192,14 @@ func (s *pageShell) block(page string, b mdtest.Block) {
 		command := s.here(c.text)
 		for deadline := time.Now().Add(patience); ; time.Sleep(150 * time.Millisecond) {
 			out, code := s.do(command)
+			if *showPages && len(c.output) == 1 && c.output[0] == "?" && (code == 0 || slices.ContainsFunc(out, func(line string) bool { return strings.HasPrefix(line, "holdfast: ") })) {
+				if reading.MatchString(c.text) {
+					time.Sleep(2 * time.Second)
+					out, _ = s.do(command)
+				}
+				s.filled = append(s.filled, filled{b.Line + c.line, out})
+				break
+			}
 			problem := s.compare(c, out, code)
 			if *showPages && (problem == "" || !reading.MatchString(c.text) || time.Now().After(deadline.Add(3*time.Second-patience))) {
 				s.t.Logf("$ %s\n%s\n%s", command, strings.Join(out, "\n"), problem)
@@ -257,30 +294,42 @@ func (s *pageShell) compare(c shown, out []string, code int) string {
 		return ""
 	}
 	bound := map[string]string{}
-	for i := 0; i < len(want); i++ {
-		if want[i] == "..." {
-			if i == len(want)-1 {
-				got = nil
-				break
+	if problem := s.fits(want, got, bound); problem != "" {
+		return problem
+	}
+	for id, seen := range bound {
+		s.bound[id] = seen
+	}
+	return ""
+}
+
+// fits compares lines; a line "..." stands for any number of them.
+func (s *pageShell) fits(want, got []string, bound map[string]string) string {
+	for i, line := range want {
+		switch {
+		case line == "...":
+			problem := ""
+			for skip := range len(got) + 1 {
+				tried := maps.Clone(bound)
+				found := s.fits(want[i+1:], got[skip:], tried)
+				if found == "" {
+					maps.Copy(bound, tried)
+					return ""
+				}
+				if problem == "" || skip < len(got) && len(want) > i+1 && s.same(want[i+1], got[skip], maps.Clone(bound)) {
+					problem = found
+				}
 			}
-			for len(got) > 0 && !s.same(want[i+1], got[0], bound) {
-				got = got[1:]
-			}
-			continue
-		}
-		if len(got) == 0 {
-			return "nothing is printed for the line\n" + want[i]
-		}
-		if !s.same(want[i], got[0], bound) {
-			return fmt.Sprintf("the page shows\n%s\nand it is\n%s", want[i], got[0])
+			return problem
+		case len(got) == 0:
+			return "nothing is printed for the line\n" + line
+		case !s.same(line, got[0], bound):
+			return fmt.Sprintf("the page shows\n%s\nand it is\n%s", line, got[0])
 		}
 		got = got[1:]
 	}
 	if len(got) > 0 {
 		return "the page does not show\n" + got[0]
-	}
-	for id, seen := range bound {
-		s.bound[id] = seen
 	}
 	return ""
 }
@@ -300,11 +349,15 @@ func withoutBlank(lines []string) (all []string) {
 const uuidForm = `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`
 
 // differs are the parts of a line that are others in each run: ids, which are the
-// same within a page, and times, durations and names of workers, which are not.
+// same within a page, and times, durations, digests, prices of calls and names of
+// workers, which are not.
 var differs = regexp.MustCompile(strings.Join([]string{
+	`(?P<digest>\bsha256:[0-9a-f]{12,64})`,
 	`(?P<id>` + uuidForm + `|\b[a-z]{1,8}-[0-9a-f]{32}\b|\b[0-9a-f]{64}\b)`,
-	`(?P<time>\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?Z| UTC)?)?)`,
+	`(?P<time>\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?Z| UTC|[+-]\d\d:\d\d)?)?)`,
 	`(?P<took>\b\d+(\.\d+)? ?(ms|s)\b)`,
+	`(?P<amount>\b\d+ tokens\b|\$0\.\d{4,6}\b)`,
+	`(?P<key>\b[A-Z2-7]{26}\b)`,
 	`(?P<worker>\brunner-[\w.-]+-\d+-[0-9a-f]{6}\b)`,
 	`(?P<server>http://(127\.0\.0\.1|localhost):\d+)`,
 	`(?P<rest>\.\.\.|…)`,
@@ -342,9 +395,15 @@ func (s *pageShell) same(want, got string, bound map[string]string) bool {
 			ids = append(ids, text)
 			b.WriteString(`([0-9a-z-]+)`)
 		case "time":
-			b.WriteString(`\d{4}-\d\d-\d\d(?:[T ][\d:.]+(?: ?Z| UTC)?)?`)
+			b.WriteString(`\d{4}-\d\d-\d\d(?:[T ][\d:.]+(?: ?Z| UTC|[+-]\d\d:\d\d)?)?`)
 		case "took":
 			b.WriteString(`[\d.]+ ?(?:ms|s|m|h)(?:\d+s)?`)
+		case "digest":
+			b.WriteString(`sha256:[0-9a-f]+`)
+		case "amount":
+			b.WriteString(`\$?[\d.]+(?: tokens)?`)
+		case "key":
+			b.WriteString(`[A-Z2-7]{26}`)
 		case "worker":
 			b.WriteString(`runner-\S+`)
 		case "server":

@@ -16,7 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-//go:generate go test -run ^Test(Config|CLI|Metrics|API|Errors)Doc$ . -args -update
+//go:generate go test -run ^Test((Config|CLI|Metrics|API|Errors)Doc|JSON_OnlyGrows)$ . -args -update
 
 // version is set by the linker.
 var version = ""
