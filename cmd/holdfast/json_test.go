@@ -57,6 +57,7 @@ var jsonOf = map[string][]any{
 	"effects totals":       {client.EffectTotals{}},
 	"effects resolve":      {client.Effect{}},
 	"stop":                 {client.Stop{}},
+	"cost":                 {client.CostReport{}},
 	"start":                {client.Stop{}, client.Page[client.Stop]{}},
 	"budgets list":         {client.Page[client.Budget]{}},
 	"budgets show":         {client.Page[client.Budget]{}},
