@@ -26,6 +26,7 @@ func personFollowsARun(t *testing.T, d *deployment) {
 	b.Click("button[type=submit]")
 	b.Sees("h1", "Runs")
 	b.Picture("runs")
+	personOrdersManyRuns(t, b, d)
 
 	b.Click(`a.name[href="/ui/runs/` + string(id) + `"]`)
 	b.Sees("h1", "clerk")
