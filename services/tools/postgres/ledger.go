@@ -13,7 +13,7 @@ var _ tools.Ledger = (*Store)(nil)
 const toolNamesSQL = `WITH RECURSIVE ` + namesOfTools + ` SELECT tool FROM names WHERE tool IS NOT NULL ORDER BY tool LIMIT 500`
 
 // totalsSQL counts what is open by the indexes of what is open, and the rest of
-// the span by its time.
+// the span by its time: now(), whose value the planner knows, or it reads all of them.
 const totalsSQL = `
 SELECT (SELECT count(*) FROM tools.effects e WHERE e.namespace = $1 AND e.state = 'unknown' AND e.settled_by IS NULL),
        (SELECT count(*) FROM tools.effects e WHERE e.namespace = $1 AND e.state = 'intent' AND e.held_by IS NULL),
@@ -21,10 +21,10 @@ SELECT (SELECT count(*) FROM tools.effects e WHERE e.namespace = $1 AND e.state 
        (SELECT count(DISTINCT r.effect_id) FROM tools.receipts r WHERE ` + mayBeTwice + `
            AND EXISTS (SELECT 1 FROM tools.effects e WHERE e.effect_id = r.effect_id AND e.namespace = $1)),
        day.happened, day.not_happened,
-       (SELECT count(*) FROM tools.calls c WHERE c.namespace = $1 AND c.replayed AND c.status = 'succeeded' AND c.updated_at >= (SELECT clock_timestamp()) - $2::bigint * interval '1 second'),
-       (SELECT count(*) FROM tools.calls c WHERE c.namespace = $1 AND c.status = 'mismatch' AND c.updated_at >= (SELECT clock_timestamp()) - $2::bigint * interval '1 second')
+       (SELECT count(*) FROM tools.calls c WHERE c.namespace = $1 AND c.replayed AND c.status = 'succeeded' AND c.updated_at >= now() - $2::bigint * interval '1 second'),
+       (SELECT count(*) FROM tools.calls c WHERE c.namespace = $1 AND c.status = 'mismatch' AND c.updated_at >= now() - $2::bigint * interval '1 second')
   FROM (SELECT count(*) FILTER (WHERE e.state = 'succeeded') AS happened, count(*) FILTER (WHERE e.state = 'failed') AS not_happened
-          FROM tools.effects e WHERE e.namespace = $1 AND e.created_at >= (SELECT clock_timestamp()) - $2::bigint * interval '1 second') day`
+          FROM tools.effects e WHERE e.namespace = $1 AND e.created_at >= now() - $2::bigint * interval '1 second') day`
 
 const marksSQL = `
 SELECT k.effect_id,
