@@ -38,6 +38,7 @@ type DataCommands struct {
 	Webhooks    WebhooksCmd    `cmd:"" group:"work" help:"Try a webhook with a request that is signed as its sender signs."`
 	Tokens      TokensCmd      `cmd:"" group:"work" help:"Create, list and revoke tokens."`
 	Sessions    SessionsCmd    `cmd:"" group:"work" help:"See who is signed in with a browser, and end sessions."`
+	Audit       AuditCmd       `cmd:"" group:"work" help:"See who did what."`
 }
 
 // Remote is how a command reaches the server. It is embedded in every group, so

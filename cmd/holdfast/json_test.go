@@ -87,6 +87,7 @@ var jsonOf = map[string][]any{
 	"tokens revoke":        {client.Token{}},
 	"sessions list":        {client.Page[client.Session]{}},
 	"sessions revoke":      {client.Session{}},
+	"audit list":           {client.Page[client.AuditAct]{}},
 }
 
 const jsonGolden = "testdata/json.txt"

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 
+	"github.com/holdfast-run/holdfast/internal/audit"
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/config"
@@ -195,7 +196,7 @@ func (p *process) needsBus(service string) {
 func (p *process) door(service string, pool *pgxpool.Pool) *door.Door {
 	d := door.New(door.Config{
 		Title: service, Version: buildVersion(), Verifier: authn.NewPostgres(pool), DevPrincipal: p.dev,
-		MaxBody: p.services.MaxBody, BodyTimeout: p.services.BodyTimeout, SignIn: "/ui/sign-in", Secure: p.services.secure(), Log: p.log.With(telemetry.KeyService, service), Telemetry: p.telemetry,
+		MaxBody: p.services.MaxBody, BodyTimeout: p.services.BodyTimeout, SignIn: "/ui/sign-in", Secure: p.services.secure(), Audit: audit.New(pool), Log: p.log.With(telemetry.KeyService, service), Telemetry: p.telemetry,
 	})
 	p.doors = append(p.doors, d)
 	return d

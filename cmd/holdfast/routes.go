@@ -23,9 +23,16 @@ var doorServices = []string{"trigger", "tools", "approvals", "console"}
 // emptyDoors returns each service's door without the service behind it: its
 // routes and its description. "serve edge" and tests read them.
 func emptyDoors(v authn.Verifier) map[string]*door.Door {
+	return doorsWith(func(name string) door.Config {
+		return door.Config{Title: name, Version: buildVersion(), Verifier: v}
+	})
+}
+
+// doorsWith is emptyDoors with doors of other configurations.
+func doorsWith(config func(service string) door.Config) map[string]*door.Door {
 	doors := map[string]*door.Door{}
 	for _, name := range doorServices {
-		doors[name] = door.New(door.Config{Title: name, Version: buildVersion(), Verifier: v})
+		doors[name] = door.New(config(name))
 	}
 	trigger.Register(doors["trigger"], nil)
 	tools.Register(doors["tools"], nil)

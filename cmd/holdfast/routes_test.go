@@ -51,6 +51,22 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
+// TestAudits sends every route of every service requests and looks into the audit: a route
+// that changes something cannot be forgotten.
+func TestAudits(t *testing.T) {
+	t.Parallel()
+	a := map[string]*doortest.Auditor{}
+	for name, d := range doorsWith(func(name string) door.Config {
+		a[name] = &doortest.Auditor{}
+		return door.Config{Title: name, Verifier: doortest.Verifier(), Audit: a[name]}
+	}) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			doortest.Audits(t, d, a[name])
+		})
+	}
+}
+
 var parameter = regexp.MustCompile(`\{[^}]*\}`)
 
 // edge returns the edge before upstreams that answer with their own name.

@@ -20,6 +20,8 @@ type SignInSettings struct {
 	SessionLifetime  time.Duration `group:"sign-in" default:"12h" help:"How long somebody stays signed in at most; groups are asked for again at the next sign-in (${default})."`
 	SessionIdle      time.Duration `group:"sign-in" default:"2h" help:"How long an unused session lasts (${default})."`
 
+	ConsoleAuditRetention time.Duration `group:"sign-in" default:"9600h" help:"How long the audit keeps what was done; at least 24h (${default}, 400 days)."`
+
 	OIDCIssuer           string        `name:"oidc-issuer" group:"sign-in" placeholder:"URL" help:"The OpenID provider at which people sign in: https://login.example.com/realms/main. Needs --console-public-url, --oidc-client-id and --oidc-map. Without it only tokens sign in."`
 	OIDCTitle            string        `name:"oidc-title" group:"sign-in" default:"single sign-on" help:"What the button calls the provider (${default})."`
 	OIDCClientID         string        `name:"oidc-client-id" group:"sign-in" placeholder:"ID" help:"What the provider calls this installation. Register the redirect URL PUBLIC_URL/ui/sign-in/callback there."`
@@ -40,6 +42,9 @@ func (s SignInSettings) Validate() error {
 	}
 	if s.SessionIdle < 5*time.Minute || s.SessionIdle > s.SessionLifetime || s.SessionLifetime > 30*24*time.Hour {
 		errs = append(errs, fmt.Errorf("--session-idle is %s and --session-lifetime %s, want 5m or more of the first, the second no shorter, and 720h at most", s.SessionIdle, s.SessionLifetime))
+	}
+	if s.ConsoleAuditRetention < 24*time.Hour {
+		errs = append(errs, fmt.Errorf("--console-audit-retention is %s, want at least 24h", s.ConsoleAuditRetention))
 	}
 	if s.OIDCSkew < 0 || s.OIDCSkew > 10*time.Minute {
 		errs = append(errs, fmt.Errorf("--oidc-skew is %s, want 0s to 10m", s.OIDCSkew))

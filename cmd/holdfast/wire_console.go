@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -31,8 +32,24 @@ func (p *process) addConsole() {
 		return svc, nil
 	})
 	p.part("console-forget", func(context.Context) (lifecycle.Service, error) {
-		return runs("console-forget", p.forget(pool, "console")), nil
+		return runs("console-forget", p.forget(pool, "console"), p.sweepAudit(postgres.New(pool))), nil
 	})
+}
+
+// sweepAudit takes out of the audit what is too old, until its context ends.
+func (p *process) sweepAudit(store *postgres.Store) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			more, err := store.SweepAudit(ctx, p.services.ConsoleAuditRetention)
+			if err != nil && ctx.Err() == nil {
+				p.log.Warn("old rows stay in the audit for now", telemetry.KeyService, "console", telemetry.KeyErr, err)
+			}
+			if !more {
+				wait(ctx, 10*time.Minute)
+			}
+		}
+		return nil
+	}
 }
 
 // streams reads the backlog of a consumer.

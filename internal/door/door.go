@@ -60,7 +60,10 @@ type Config struct {
 	// Secure says that browsers reach the door over https only. Cookies are then bound
 	// to it and to this host. A request that came over https counts as such without it.
 	Secure bool
-	Log    *slog.Logger // nil logs nothing
+	// Audit keeps what is done at every route that changes something and knows who
+	// asks; nil keeps nothing.
+	Audit Auditor
+	Log   *slog.Logger // nil logs nothing
 	// Telemetry gets a span and a duration per request; nil records nothing.
 	// The caller's trace context is taken up.
 	Telemetry *telemetry.Telemetry
@@ -167,6 +170,7 @@ func Register[I, O any](d *Door, op huma.Operation, need authn.Role, h func(cont
 	huma.Register(d.api, op, func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 		defer cancel()
+		bodySays(ctx, in)
 		out, err := h(ctx, in)
 		if err != nil {
 			return nil, d.report(ctx, err)
@@ -183,13 +187,18 @@ func (d *Door) Raw(pattern string, need authn.Role, h http.Handler) {
 	if !ok {
 		panic(fmt.Sprintf("door: pattern %q has no method", pattern))
 	}
-	d.handle(method, path, need, d.cfg.MaxBody, h)
+	d.handle(method, path, "", need, d.cfg.MaxBody, h)
 }
 
-func (d *Door) handle(method, path string, need authn.Role, maxBody int64, h http.Handler) {
+// handle adds a route; operation is its id, empty for a page.
+func (d *Door) handle(method, path, operation string, need authn.Role, maxBody int64, h http.Handler) {
 	checkRole(method+" "+path, need)
-	d.routes = append(d.routes, Route{Method: method, Pattern: path, Role: need})
-	d.mux.Handle(method+" "+path, d.guard(need, maxBody, h))
+	route := Route{Method: method, Pattern: path, Role: need}
+	d.routes = append(d.routes, route)
+	if operation == "" {
+		operation = method + " " + path
+	}
+	d.mux.Handle(method+" "+path, d.guard(route, operation, maxBody, h))
 }
 
 func checkRole(route string, need authn.Role) {
@@ -205,7 +214,7 @@ var _ huma.Adapter = (*adapter)(nil)
 
 func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	need, _ := op.Metadata[metaRole].(authn.Role)
-	a.door.handle(strings.ToUpper(op.Method), op.Path, need, op.MaxBodyBytes, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	a.door.handle(strings.ToUpper(op.Method), op.Path, op.OperationID, need, op.MaxBodyBytes, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler(&humaContext{humago.NewContext(op, r, w)})
 	}))
 }

@@ -110,8 +110,10 @@ func plainID(s string) bool {
 
 // guard lets a request through to h when its sender may use the route and its
 // body may be read.
-func (d *Door) guard(need authn.Role, maxBody int64, h http.Handler) http.Handler {
+func (d *Door) guard(route Route, action string, maxBody int64, h http.Handler) http.Handler {
+	need, audits := route.Role, d.cfg.Audit != nil && route.Audits()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var who authn.Principal
 		if need != Public {
 			p, err := d.authenticate(r)
 			if err != nil {
@@ -123,14 +125,22 @@ func (d *Door) guard(need authn.Role, maxBody int64, h http.Handler) http.Handle
 				return
 			}
 			if !p.Role.Allows(need) {
+				if audits {
+					d.refusedAct(r, p, route, action)
+				}
 				Fail(w, r, Error(http.StatusForbidden, CodeForbidden,
 					fmt.Sprintf("%s has the role %s; this needs %s", p.Name, p.Role, need)))
 				return
 			}
 			r = r.WithContext(authn.NewContext(r.Context(), p))
+			who = p
 		}
 		if err := d.limitBody(w, r, maxBody); err != nil {
 			Fail(w, r, err)
+			return
+		}
+		if audits {
+			d.audited(w, r, who, route, action, h)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -29,6 +29,7 @@ type Store interface {
 	ProgramStore
 	TokenStore
 	SessionStore
+	ActReader
 	ResourceStore
 	DefinitionReader
 	CostReader

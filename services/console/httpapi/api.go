@@ -59,6 +59,7 @@ func Register(d *door.Door, s *console.Service, how ...SignIn) {
 	a.definitions()
 	a.tokens()
 	a.sessions()
+	a.audit()
 	a.system()
 	a.doctor()
 	a.budgets()

@@ -24,18 +24,18 @@ func (a *api) accountPages() {
 
 type accountPage struct {
 	frame
-	This      *console.Session // nil: not by a session
-	ThisID    string
-	Groups    []string
-	Others    []console.SessionGrant // that this session may turn to
-	Mine, All []console.Session
-	More      bool
-	Admin     bool
+	This           *console.Session // nil: not by a session
+	ThisID         string
+	Groups         []string
+	Others         []console.SessionGrant // that this session may turn to
+	Mine, All      []console.Session
+	More, Operator bool
+	Admin          bool
 }
 
 func (a *api) accountPage(w http.ResponseWriter, r *http.Request) error {
 	p, _ := authn.FromContext(r.Context())
-	data := accountPage{frame: frameOf(r, "Your account", "account"), Admin: p.Role == authn.Admin, Groups: p.Groups}
+	data := accountPage{frame: frameOf(r, "Your account", "account"), Admin: p.Role == authn.Admin, Operator: p.Role.Allows(authn.Operator), Groups: p.Groups}
 	switch r.URL.Query().Get("done") {
 	case "turned":
 		data.Notice = "You are " + p.Role.String() + " in " + p.Namespace + " now."

@@ -112,8 +112,12 @@ func (a *api) begin(w http.ResponseWriter, r *http.Request, s console.Session, b
 	cookie := authn.NewSession()
 	hash := authn.HashToken(cookie)
 	s.Hash, s.Lifetime, s.Idle, s.UserAgent = hash[:], a.people.Lifetime, a.people.Idle, userAgent(r)
-	if _, err := a.console.AddSession(r.Context(), s); err != nil {
+	added, err := a.console.AddSession(r.Context(), s)
+	if err != nil {
 		return err
+	}
+	if err := a.door.Record(r, principalOf(added), "sign-in", http.StatusSeeOther); err != nil {
+		return err // nobody has the cookie
 	}
 	if err := a.end(r); err != nil {
 		return err
@@ -136,8 +140,17 @@ func (a *api) end(r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := a.door.Record(r, p, "sign-out", http.StatusSeeOther); err != nil {
+		return err
+	}
 	_, err = a.console.RevokeSession(r.Context(), p.Namespace, p.SessionID, p.Name, "")
 	return err
+}
+
+func principalOf(s console.Session) authn.Principal {
+	p := authn.Principal{Name: s.Name, Namespace: s.Namespace, TokenID: s.TokenID, SessionID: s.ID}
+	p.Role, _ = authn.ParseRole(s.Role) // the database has checked it
+	return p
 }
 
 // signOut ends the session and takes the cookie away. It is for everybody: the session

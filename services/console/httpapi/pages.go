@@ -24,6 +24,7 @@ func (a *api) pages() {
 	a.agentPages()
 	a.signInPages()
 	a.accountPages()
+	a.auditPages()
 	a.door.Raw("GET /ui/holdfast.css", door.Public, static("text/css; charset=utf-8", web.CSS()))
 	a.door.Raw("GET /ui/icon.svg", door.Public, static("image/svg+xml", web.Icon()))
 }

@@ -24,7 +24,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"pendingOfRun": pendingOfRun, "behindCall": behindCall, "behindModel": behindModel, "heldOfRun": heldOfRun, "delayedOfRun": delayedOfRun, "placesOfRun": placesOfRun, "concurrencyKeys": concurrencyKeys, "standingStops": standingStops, "approvalsOfRun": approvalsOfRun, "workers": workers, "databaseTime": databaseTime, "limitsOfRun": limitsOfRun, "stepsOfRun": stepsOfRun, "pinnedBody": pinnedBody, "poolsOfRun": poolsOfRun,
 		"commandByKey": commandByKey, "insertCommand": insertCommand, "owedCommands": owedCommands, "announcedCommands": announcedCommands, "landedCommands": landedCommands,
 		"insertToken": insertToken, "listTokens": listTokens, "revokeToken": revokeToken,
-		"lockName": lockName, "tokenHasName": tokenHasName, "personHasName": personHasName, "sweepSessions": sweepSessions, "sweepSignIns": sweepSignIns, "insertSession": insertSession,
+		"listActs": listActs, "sweepAudit": sweepAudit, "lockName": lockName, "tokenHasName": tokenHasName, "personHasName": personHasName, "sweepSessions": sweepSessions, "sweepSignIns": sweepSignIns, "insertSession": insertSession,
 		"finishSignIn": finishSignIn, "turnSession": turnSession, "listSessions": listSessions, "revokeSession": revokeSession,
 		"missingNeeds": missingNeeds, "insertVersion": insertVersion, "setCurrent": setCurrent, "currentVersion": currentVersion,
 		"startProgram": startProgram, "programByKey": programByKey, "programStatus": programStatus, "loadCheckpoint": loadCheckpoint,
