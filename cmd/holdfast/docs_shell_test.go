@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,8 +74,9 @@ asked() { await 'action|question|doubt' holdfast approvals list --run "$1" && ho
 
 func newPageShell(t *testing.T, dir string, env []string, plain, back *strings.Replacer) *pageShell {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.Background()) // t's ends before its clean-ups
 	cmd := exec.CommandContext(ctx, "bash", "--noprofile", "--norc")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Dir, cmd.Env = dir, env
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -103,9 +105,8 @@ func newPageShell(t *testing.T, dir string, env []string, plain, back *strings.R
 		}
 	}()
 	t.Cleanup(func() {
-		_, _ = io.WriteString(in, "\nkill -KILL $(jobs -p) 2>/dev/null; exit\n") // what the page started in the background
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with what the page started in the background
 		_ = in.Close()
-		time.AfterFunc(10*time.Second, cancel)
 		_ = cmd.Wait()
 		cancel()
 		_ = w.Close()
