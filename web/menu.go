@@ -10,5 +10,6 @@ var menu = []Entry{
 	{"runs", "/", "s-run", "Runs"},
 	{"approvals", "/ui/approvals", "s-you", "Approvals"},
 	{"effects", "/ui/effects", "s-write", "Effects"},
+	{"triggers", "/ui/triggers", "s-wait", "Triggers"},
 	{"agents", "/ui/agents", "s-flow", "Agents and flows"},
 }

@@ -43,6 +43,7 @@ type DeliveriesListCmd struct {
 	Webhook string `env:"-" placeholder:"NAME" help:"Of this webhook only."`
 	Outcome string `env:"-" placeholder:"OUTCOME" help:"accepted, duplicate, filtered, held, rejected or signalled."`
 	Since   string `env:"-" placeholder:"TIME" help:"Received since: 2h (ago), 2026-11-29 or 2026-11-29T02:00:00Z."`
+	Until   string `env:"-" placeholder:"TIME" help:"Received before."`
 }
 
 // Help implements kong.HelpProvider.
@@ -60,11 +61,15 @@ func (c *DeliveriesListCmd) Run(ctx context.Context, k *kong.Context, group *Del
 	if err != nil {
 		return err
 	}
+	until, err := pastTime("--until", c.Until, time.Now())
+	if err != nil {
+		return err
+	}
 	api, err := group.client()
 	if err != nil {
 		return err
 	}
-	f := client.DeliveryFilter{Webhook: c.Webhook, Outcome: c.Outcome, Since: since}
+	f := client.DeliveryFilter{Webhook: c.Webhook, Outcome: c.Outcome, Since: since, Until: until}
 	read := func(ctx context.Context, p client.PageRequest) (client.Page[client.Delivery], error) {
 		return api.Deliveries(ctx, f, p)
 	}

@@ -62,6 +62,7 @@ type HookRequest struct {
 type DeliveryFilter struct {
 	Webhook, Outcome string
 	Since            time.Time
+	Until            time.Time // received before
 }
 
 // Deliveries lists what came in, newest first.
@@ -71,6 +72,9 @@ func (c *Client) Deliveries(ctx context.Context, f DeliveryFilter, p PageRequest
 	set(q, "outcome", f.Outcome)
 	if !f.Since.IsZero() {
 		q.Set("since", f.Since.UTC().Format(time.RFC3339Nano))
+	}
+	if !f.Until.IsZero() {
+		q.Set("until", f.Until.UTC().Format(time.RFC3339Nano))
 	}
 	return get[Page[Delivery]](ctx, c, "/v1/deliveries", q)
 }

@@ -29,6 +29,9 @@ func TestDoor_RolesOfEveryRoute(t *testing.T) {
 		"POST /v1/deliveries/{id}/replay": authn.Operator, "POST /v1/deliveries/replay": authn.Operator,
 		"POST /v1/webhooks/{name}/test": authn.Operator,
 		"GET /ui/start/{kind}/{name}":   authn.Operator, "POST /ui/start/{kind}/{name}": authn.Operator,
+		"GET /ui/triggers": authn.Viewer, "GET /ui/triggers/deliveries": authn.Viewer, "POST /ui/triggers/deliveries": authn.Operator,
+		"GET /ui/triggers/deliveries/{id}": authn.Viewer, "POST /ui/triggers/deliveries/{id}": authn.Operator,
+		"GET /ui/triggers/schedules/{name}": authn.Viewer, "POST /ui/triggers/schedules/{name}": authn.Operator,
 		"GET /v1/signals": authn.Viewer, "POST /v1/signals/{name}": authn.Operator,
 	}
 	got := map[string]authn.Role{}

@@ -35,6 +35,7 @@ type Entry struct {
 type EntryFilter struct {
 	Webhook, Outcome string
 	Since            time.Time
+	Until            time.Time // received before
 }
 
 // SweepLog removes the entries of the delivery log that are older than its

@@ -26,6 +26,7 @@ type deliveriesInput struct {
 	Webhook string    `query:"webhook" maxLength:"62" doc:"of this webhook only"`
 	Outcome string    `query:"outcome" enum:"accepted,duplicate,filtered,held,rejected,signalled"`
 	Since   time.Time `query:"since" doc:"received at or after this time"`
+	Until   time.Time `query:"until" doc:"received before this time"`
 }
 
 type deliveriesOutput struct{ Body door.Page[delivery] }
@@ -105,7 +106,7 @@ func (a *api) listDeliveries(ctx context.Context, in *deliveriesInput) (*deliver
 	} else if ok && !canonicalUUID(before.ID) {
 		return nil, door.Error(http.StatusBadRequest, door.CodeInvalidCursor, "the cursor is not one of ours; begin without it")
 	}
-	filter := trigger.EntryFilter{Webhook: in.Webhook, Outcome: in.Outcome, Since: in.Since}
+	filter := trigger.EntryFilter{Webhook: in.Webhook, Outcome: in.Outcome, Since: in.Since, Until: in.Until}
 	list, err := a.svc.Entries(ctx, p.Namespace, filter, trigger.DeliveryID(before.ID), in.Limit+1)
 	if err != nil {
 		return nil, problem(err)

@@ -30,6 +30,7 @@ func register(d *door.Door, svc *trigger.Service, now clock) {
 	a.registerHooks(d)
 	a.registerStarts(d)
 	a.registerStartPages(d)
+	a.registerTriggerPages(d)
 	a.registerSchedules(d)
 	a.registerDeliveries(d)
 	a.registerTests(d)

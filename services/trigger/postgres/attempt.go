@@ -136,7 +136,7 @@ func (s *Store) SweepAttempts(ctx context.Context, age time.Duration, limit int)
 const listAttempts = `
 SELECT ` + attemptColumns + `
 FROM trigger.attempts
-WHERE namespace = $1 AND ($2 = '' OR webhook = $2) AND ($3 = '' OR outcome = $3) AND received_at >= $4
+WHERE namespace = $1 AND ($2 = '' OR webhook = $2) AND ($3 = '' OR outcome = $3) AND received_at >= $4 AND ($7::timestamptz IS NULL OR received_at < $7)
 	AND ($5 = '' OR attempt_id < nullif($5, '')::uuid)
 ORDER BY attempt_id DESC
 LIMIT $6`
@@ -145,7 +145,7 @@ LIMIT $6`
 // ones were accepted in the end.
 const listUnlogged = `
 SELECT ` + deliveryHeadColumns + fromDeliveries + `
-WHERE namespace = $1 AND ($2 = '' OR source_kind = 'webhook' AND source_name = $2) AND $3 IN ('', 'accepted') AND accepted_at >= $4
+WHERE namespace = $1 AND ($2 = '' OR source_kind = 'webhook' AND source_name = $2) AND $3 IN ('', 'accepted') AND accepted_at >= $4 AND ($7::timestamptz IS NULL OR accepted_at < $7)
 	AND ($5 = '' OR delivery_id < nullif($5, '')::uuid)
 	AND NOT EXISTS (SELECT FROM trigger.attempts a WHERE a.namespace = $1 AND a.attempt_id = d.delivery_id)
 ORDER BY delivery_id DESC
@@ -159,7 +159,11 @@ LIMIT 1000`
 
 // Entries implements trigger.Attempts.
 func (s *Store) Entries(ctx context.Context, namespace string, f trigger.EntryFilter, before trigger.DeliveryID, limit int) ([]trigger.Entry, error) {
-	args := []any{namespace, f.Webhook, f.Outcome, f.Since, string(before), limit}
+	var until *time.Time
+	if !f.Until.IsZero() {
+		until = &f.Until
+	}
+	args := []any{namespace, f.Webhook, f.Outcome, f.Since, string(before), limit, until}
 	rows, err := s.pool.Query(ctx, listAttempts, args...)
 	if err != nil {
 		return nil, err
