@@ -18,6 +18,7 @@ type DataCommands struct {
 	Validate    ValidateCmd    `cmd:"" group:"work" help:"Check definitions without a server."`
 	Apply       ApplyCmd       `cmd:"" group:"work" help:"Store definitions (agents, tools, flows, ...) from YAML files."`
 	Definitions DefinitionsCmd `cmd:"" group:"work" help:"See what was applied: versions, who changed it, and what differs."`
+	Agents      AgentsCmd      `cmd:"" group:"work" help:"Try an agent in the foreground, list agents, print one."`
 	Runs        RunsCmd        `cmd:"" group:"work" help:"Start, watch and steer runs."`
 	Approvals   ApprovalsCmd   `cmd:"" group:"work" help:"See what waits for a person, and decide it."`
 	Notices     NoticesCmd     `cmd:"" group:"work" help:"See what people were told in channels."`

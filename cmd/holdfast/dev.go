@@ -62,6 +62,19 @@ func (c *DevCmd) Validate() error {
 // Run implements the command.
 func (c *DevCmd) Run(ctx context.Context, k *kong.Context) error {
 	began := time.Now()
+	return c.serve(ctx, func(p *process, applied []client.Applied, secrets *devSecrets) {
+		welcome := welcome{
+			out: k.Stdout, server: asURL(p.address()), dir: p.dataDir, took: time.Since(began), applied: applied, secrets: secrets,
+		}
+		if p.database.DatabaseURL != "" {
+			welcome.database = config.RedactURL(p.databaseURL)
+		}
+		welcome.print(ctx)
+	})
+}
+
+// serve runs everything until ctx ends, and calls ready once it answers.
+func (c *DevCmd) serve(ctx context.Context, ready func(*process, []client.Applied, *devSecrets)) error {
 	dir, err := filepath.Abs(c.DataDir)
 	if err != nil {
 		return err
@@ -101,15 +114,7 @@ func (c *DevCmd) Run(ctx context.Context, k *kong.Context) error {
 		}
 		return lifecycle.Funcs{ServiceName: "apply"}, nil
 	})
-	return p.run(ctx, func() {
-		welcome := welcome{
-			out: k.Stdout, server: asURL(p.address()), dir: dir, took: time.Since(began), applied: applied, secrets: secrets,
-		}
-		if p.database.DatabaseURL != "" {
-			welcome.database = config.RedactURL(p.databaseURL)
-		}
-		welcome.print(ctx)
-	})
+	return p.run(ctx, func() { ready(p, applied, secrets) })
 }
 
 // devHandler serves all doors and the health pages on one address.

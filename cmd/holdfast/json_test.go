@@ -87,6 +87,9 @@ var jsonOf = map[string][]any{
 	"tokens revoke":        {client.Token{}},
 	"sessions list":        {client.Page[client.Session]{}},
 	"sessions revoke":      {client.Session{}},
+	"agents try":           {client.Event{}, deltaLine{}, approvalLine{}, client.Run{}},
+	"agents list":          {client.Page[client.Resource]{}},
+	"agents get":           {client.Resource{}},
 	"audit list":           {client.Page[client.AuditAct]{}},
 }
 

@@ -84,6 +84,7 @@ func newParser(cli *CLI, more ...kong.Option) (*kong.Kong, error) {
 			{Key: "database", Title: "Database:"},
 			{Key: "nats", Title: "NATS:"},
 			{Key: "http", Title: "HTTP:"},
+			{Key: "sign-in", Title: "Signing in:"},
 			{Key: "process", Title: "Process:"},
 			{Key: "services", Title: "Services:"},
 		}),
