@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,7 +24,7 @@ type RunsCmd struct {
 	Get     RunsGetCmd     `cmd:"" help:"Show one run, or its journal."`
 	Why     RunsWhyCmd     `cmd:"" help:"Say what one run waits for."`
 	List    RunsListCmd    `cmd:"" help:"List runs, newest first."`
-	Watch   RunsWatchCmd   `cmd:"" help:"Follow one run from its first event to its end."`
+	Watch   RunsWatchCmd   `cmd:"" help:"Follow one run from its first event to its end, or all runs in a live view."`
 	Cancel  RunsCancelCmd  `cmd:"" help:"End runs: calls that have not begun are taken back."`
 	Pause   RunsPauseCmd   `cmd:"" help:"Hold runs before their next model call."`
 	Resume  RunsResumeCmd  `cmd:"" help:"Let paused runs go on."`
@@ -285,7 +286,7 @@ func (c *RunsListCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) 
 // RunsWatchCmd follows one run.
 type RunsWatchCmd struct {
 	Output
-	ID   string `arg:"" help:"Id of the run."`
+	ID   string `arg:"" optional:"" help:"Id of the run. Without one all runs are shown, as they change."`
 	From int64  `env:"-" placeholder:"SEQ" help:"Begin after this event number. Default: with the first."`
 	Live bool   `env:"-" help:"Show what the model writes meanwhile. Default on a terminal."`
 }
@@ -301,6 +302,13 @@ itself and continues where it was.
 On a terminal, or with --live, what the model writes comes between the events.
 Ctrl-C ends the watching (exit code 7), not the run.
 
+Without an id the newest 200 runs are shown, with counts and as they change: Enter
+opens one and says why it stands where it does, / filters, c cancels after a y, q
+ends. Where there is no terminal, and with --json, each change of a run is a line
+(with --json the run, as in "runs list --json"). NO_COLOR is honoured.
+
+  holdfast runs watch
+
 --json prints one event per line: {"run_id", "seq", "kind", "status", "at",
 "cause", "worker", "data"}; with --live also {"delta": {...}}.`
 }
@@ -313,6 +321,12 @@ func (c *RunsWatchCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd)
 	api, err := group.client()
 	if err != nil {
 		return err
+	}
+	if c.ID == "" {
+		if c.From > 0 || c.Live {
+			return usage(errors.New("--from and --live are of one run; give its id"))
+		}
+		return c.top(ctx, k, api)
 	}
 	id := events.RunID(c.ID)
 	live := c.Live || !c.JSON && isTerminal(os.Stdout)

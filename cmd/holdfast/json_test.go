@@ -26,7 +26,7 @@ var jsonOf = map[string][]any{
 	"runs get":             {client.Run{}, client.Page[client.Event]{}},
 	"runs why":             {client.Why{}},
 	"runs list":            {client.Page[client.Run]{}},
-	"runs watch":           {client.Event{}, deltaLine{}},
+	"runs watch":           {client.Event{}, deltaLine{}, client.Run{}},
 	"runs cancel":          {commandResult{}, client.BulkRun{}},
 	"runs pause":           {commandResult{}, client.BulkRun{}},
 	"runs resume":          {commandResult{}, client.BulkRun{}},

@@ -102,7 +102,7 @@ var rules = map[string]rule{
 	"test":         {may: []string{"pkg/", "internal/"}, libs: []string{pgx, natsClient}},
 	"test/e2e":     {may: []string{"pkg/", "internal/", "services/runner", "services/runner/journaltest"}, libs: []string{pgx, natsClient, "github.com/modelcontextprotocol/go-sdk"}},
 	"scripts":      {},
-	"cmd/holdfast": {may: []string{"pkg/", "internal/", "services/", "web", "examples/"}, libs: []string{"github.com/alecthomas/kong", "github.com/jotaen/kong-completion", pgx, natsClient, yaml, otel}},
+	"cmd/holdfast": {may: []string{"pkg/", "internal/", "services/", "web", "examples/"}, libs: []string{"github.com/alecthomas/kong", "github.com/jotaen/kong-completion", "charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "github.com/charmbracelet/x/ansi", pgx, natsClient, yaml, otel}},
 }
 
 func init() {
