@@ -55,7 +55,7 @@ demo-broken: setup-run ## the same with a broken ledger: it must report duplicat
 	./$(BIN)-broken demo $(DEMOFLAGS)
 
 .PHONY: soak
-soak: build ## the demo with SEEDS=20 seeds in a row, the lab of fires with hundreds of kills, a flow of 1,000 runs under kills with a slow and a fast model, a stream and a NATS cluster of three for long, a run of 1,000 steps, and 200 races of a yes and a cancel
+soak: build ## the demo with SEEDS=20 seeds in a row, the lab of fires with hundreds of kills, a flow of 1,000 runs under kills with a slow and a fast model, a stream and a NATS cluster of three for long, a run of 1,000 steps, 200 races of a yes and a cancel, and slow readers beside 1,000 watchers
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseB02_ExactlyOnceUnderKills ./services/trigger
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestFlow_UnderKills ./test/e2e
 	HOLDFAST_LAB_LONG=1 HOLDFAST_LAB_THINKS=50ms $(GO) test $(TESTFLAGS) -count=1 -run TestFlow_UnderKills ./test/e2e
@@ -63,6 +63,7 @@ soak: build ## the demo with SEEDS=20 seeds in a row, the lab of fires with hund
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseC02_AStreamOfManyLeases ./services/runner
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseC08_ServicesOnAClusterLoseItsLeaders ./test/e2e
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseE04_ApproveAndCancel ./services/approvals
+	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run 'TestCaseG02|TestWatchers' ./services/console/httpapi
 	@for seed in $$(seq 1 $(SEEDS)); do ./$(BIN) demo --seed $$seed $(DEMOFLAGS) || { echo "seed $$seed failed; again with: $(BIN) demo --seed $$seed"; exit 1; }; done
 
 BIG_RUNS ?= 100000
@@ -97,8 +98,15 @@ check-broken: ## that the broken demo reports duplicates and fails
 	if $(MAKE) demo-broken >$$log 2>&1; then cat $$log; echo "the broken ledger went unnoticed"; exit 1; fi; \
 	grep -m 1 '^FAILED  duplicate-action rate' $$log || { cat $$log; echo "it failed for another reason than duplicates"; exit 1; }
 
+PICTURES ?= $(CURDIR)/bin/pictures
+.PHONY: browser
+browser: setup ## the console in a real browser, everything; pictures of each page go to bin/pictures
+	@rm -rf $(PICTURES); mkdir -p $(PICTURES)
+	HOLDFAST_BROWSER=full $(GO) test $(TESTFLAGS) -count=1 -artifacts -outputdir $(PICTURES) -run 'TestLive|TestTab|TestServices/.*browser' ./internal/browsertest ./web ./test/e2e
+	@echo "$$(find $(PICTURES) -name '*.png' | wc -l) pictures are in $(PICTURES)"
+
 .PHONY: check-all
-check-all: test demo check-broken soak ## all of that and the soak: takes about half an hour
+check-all: test demo check-broken soak browser ## all of that, the soak and the whole set in a browser: takes about half an hour
 
 .PHONY: gen
 gen: setup-run ## rewrite generated files

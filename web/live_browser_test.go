@@ -22,10 +22,11 @@ type stage struct {
 	asked   []string // Last-Event-ID of each stream
 	refuse  int      // status of streams and pages instead, 0 for none
 	streams map[chan string]struct{}
+	spoken  chan string // of the run "one"
 }
 
 func newStage(t *testing.T, body string) *stage {
-	s := &stage{body: body, streams: map[chan string]struct{}{}}
+	s := &stage{body: body, streams: map[chan string]struct{}{}, spoken: make(chan string, 100)}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	return s
@@ -42,6 +43,8 @@ func (s *stage) serve(w http.ResponseWriter, r *http.Request) {
 	case "/ui/holdfast.css":
 		w.Header().Set("Content-Type", "text/css")
 		_, _ = w.Write(CSS()) // the browser may have gone
+	case "/v1/runs/one/events":
+		s.tokens(w, r)
 	case "/favicon.ico", "/ui/icon.svg":
 	case "/ui/live":
 		if refuse != 0 {
@@ -136,6 +139,7 @@ const afterChange = `<form class="card"><table><caption>Ended, UTC</caption><tbo
 <div id="other" data-live="system"><i>new</i></div>`
 
 func TestLive_APageFollowsAndKeepsWhatItsReaderDid(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, beforeChange)
 	b := browsertest.New(t)
 	b.Open(s.URL + "/")
@@ -176,6 +180,7 @@ func TestLive_APageFollowsAndKeepsWhatItsReaderDid(t *testing.T) {
 }
 
 func TestLive_SaysSinceWhenItIsStaleAndWhatItMissed(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, beforeChange)
 	b := browsertest.New(t)
 	b.Open(s.URL + "/")
@@ -217,4 +222,64 @@ func TestLive_SaysSinceWhenItIsStaleAndWhatItMissed(t *testing.T) {
 	b.Forgive("503")
 	b.Forgive("401")
 	b.Forgive("net::ERR")
+}
+
+// tokens is the stream of the run "one".
+func (s *stage) tokens(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.asked = append(s.asked, "run after "+r.Header.Get("Last-Event-ID"))
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "text/event-stream")
+	for {
+		_, _ = w.Write([]byte(": beat\n\n"))
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case m := <-s.spoken:
+			_, _ = w.Write([]byte(m))
+		}
+	}
+}
+
+func piece(epoch, n int, kind, text string) string {
+	return fmt.Sprintf("event: delta\ndata: {\"run_id\":\"one\",\"epoch\":%d,\"turn\":3,\"n\":%d,\"kind\":%q,\"text\":%q}\n\n", epoch, n, kind, text)
+}
+
+func TestLive_AnAnswerIsShownWhileItIsWritten(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, `<table><tbody id="rows" data-live="run:one" data-rows><tr id="f3"><td>row 3</td></tr></tbody></table><div id="tokens" data-tokens="one"></div>`)
+	b := browsertest.New(t)
+	b.Open(s.URL + "/")
+	until(t, "the answer is listened to", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return strings.Contains(strings.Join(s.asked, ","), "run after 3")
+	})
+	s.spoken <- piece(1, 0, "text", "lost with its worker")
+	b.Sees("#tokens", "lost with its worker")
+	s.spoken <- piece(2, 0, "text", "<img src=x onerror=alert(1)>\u202e") + piece(2, 1, "text", " is text")
+	b.Sees("#tokens p", "<img src=x onerror=alert(1)>[U+202E] is text")
+	if n := b.Count("#tokens img"); n != 0 || strings.Contains(browsertest.Eval[string](b, "document.querySelector('#tokens').innerText"), "worker\nis") {
+		t.Error("what the model writes became a part of the page")
+	}
+	if got := browsertest.Eval[string](b, "document.querySelector('#tokens').innerText"); strings.Contains(got, "lost with") {
+		t.Errorf("another attempt left %q", got)
+	}
+	// The recorded answer takes its place, and a row that is new is shown at once.
+	s.become(`<table><tbody id="rows" data-live="run:one" data-rows><tr id="f4"><td>row 4</td></tr><tr id="f3"><td>row 3</td></tr></tbody></table><div id="tokens" data-tokens="one"></div>`)
+	s.spoken <- "id: 4\ndata: {\"seq\":4,\"kind\":\"model_answered\",\"status\":\"running\"}\n\n"
+	s.say(message("e-2", "changed", `,"topics":["run:one"]`))
+	b.Sees("#f4", "row 4")
+	if n := browsertest.Eval[int](b, "document.querySelector('#tokens').childElementCount + document.querySelectorAll('.gone, #rows-new').length"); n != 0 {
+		t.Error("the pieces of a recorded answer stay, or a row waits")
+	}
+	// More rows than one reading shows are no silent gap.
+	s.become(`<table><tbody id="rows" data-live="run:one" data-rows><tr id="f900"><td>row 900</td></tr></tbody></table><div id="tokens" data-tokens="one"></div>`)
+	s.say(message("e-3", "changed", `,"topics":["run:one"]`))
+	b.Sees("#live", "More came than fits here")
+	if n := b.Count("#rows > tr"); n != 1 {
+		t.Errorf("%d rows, with a gap between them", n)
+	}
+	s.spoken <- "event: end\ndata: {\"status\":\"completed\"}\n\n"
 }

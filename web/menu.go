@@ -12,4 +12,5 @@ var menu = []Entry{
 	{"effects", "/ui/effects", "s-write", "Effects"},
 	{"triggers", "/ui/triggers", "s-wait", "Triggers"},
 	{"agents", "/ui/agents", "s-flow", "Agents and flows"},
+	{"events", "/ui/events", "s-list", "Events"},
 }

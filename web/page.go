@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"html/template"
 	"net/http"
 	"time"
 )
@@ -10,6 +11,30 @@ import (
 type Frame struct {
 	Title, Namespace, Name, Role, Here, Notice string
 	At                                         time.Time
+	// Counts are numbers beside entries of the menu; the script keeps them true.
+	Counts []Count
+}
+
+// Count is a number beside an entry of the menu.
+type Count struct {
+	Here  string `json:"here"` // of the entry
+	N     string `json:"n"`
+	Class string `json:"class,omitempty"`
+	Words string `json:"words"`
+	Shown bool   `json:"shown"` // false for none
+}
+
+var liveFuncs = template.FuncMap{"countAt": countAt}
+
+// countAt finds the number of an entry; an unknown one is empty.
+func countAt(all any, here string) Count {
+	counts, _ := all.([]Count)
+	for _, c := range counts {
+		if c.Here == here {
+			return c
+		}
+	}
+	return Count{Here: here}
 }
 
 // Write makes the whole page of that name before the first byte leaves.

@@ -101,7 +101,7 @@ var funcs = merged(template.FuncMap{
 	"callChip": callChip, "effectChip": effectChip, "triggerChip": triggerChip,
 	"field": fieldOf,
 	"show":  Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words, "menu": func() []Entry { return menu },
-}, agentFuncs, signInFuncs)
+}, agentFuncs, signInFuncs, liveFuncs)
 
 // merged joins the functions of all pages with those of parts of the console.
 func merged(all ...template.FuncMap) template.FuncMap {

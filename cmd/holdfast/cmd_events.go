@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -19,6 +20,9 @@ type EventsCmd struct {
 	Output
 	Follow bool   `default:"true" env:"-" help:"Go on until interrupted. This is what the command does."`
 	After  string `env:"-" placeholder:"ID" help:"Begin after the event with this id, as --json prints it. Default: now."`
+	Kind   string `env:"-" placeholder:"KIND" help:"Only rows of this kind, run_failed say, or messages of this type."`
+	OfRun  string `env:"-" name:"run" placeholder:"ID" help:"Only events of this run."`
+	Text   string `env:"-" placeholder:"WORDS" help:"Only events with these words in them, large letters or small."`
 	Count  int    `env:"-" placeholder:"N" help:"End after N events."`
 }
 
@@ -29,6 +33,7 @@ reconnects by itself. For one run from its beginning use "holdfast runs watch".
 
   holdfast events --follow
   holdfast events --json | jq 'select(.event.data.kind == "run_failed")'
+  holdfast events --kind run_failed --text timeout
   holdfast events --after 20261129T020000Z-1841
 
 --json prints one line per event: {"id", "type", "event"}, event being a
@@ -57,6 +62,9 @@ func (c *EventsCmd) Run(ctx context.Context, k *kong.Context) error {
 		if err != nil {
 			return advise(err, "")
 		}
+		if e.Event == "" && !c.wants(e.Data) {
+			continue
+		}
 		if c.JSON {
 			if err := printJSONLine(k.Stdout, streamLine{ID: e.ID, Type: e.Event, Event: e.Data}); err != nil {
 				return err
@@ -69,6 +77,28 @@ func (c *EventsCmd) Run(ctx context.Context, k *kong.Context) error {
 		}
 	}
 	return nil
+}
+
+// wants says whether an event is one of those that were asked for.
+func (c *EventsCmd) wants(data json.RawMessage) bool {
+	var ce struct {
+		Type    string          `json:"type"`
+		Subject string          `json:"subject"`
+		Data    json.RawMessage `json:"data"`
+	}
+	if c.Kind == "" && c.OfRun == "" && c.Text == "" {
+		return true
+	}
+	if json.Unmarshal(data, &ce) != nil {
+		return false
+	}
+	kind := ce.Type
+	var run events.RunEvent
+	if ce.Type == events.TypeRunEvent && json.Unmarshal(ce.Data, &run) == nil {
+		kind = run.Kind
+	}
+	return (c.Kind == "" || c.Kind == kind) && (c.OfRun == "" || c.OfRun == ce.Subject) &&
+		(c.Text == "" || strings.Contains(strings.ToLower(string(ce.Data)), strings.ToLower(c.Text)))
 }
 
 func printStreamEvent(w io.Writer, e client.StreamEvent) {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/services/approvals"
+	"github.com/holdfast-run/holdfast/services/console"
 	"github.com/holdfast-run/holdfast/services/runner"
 	"github.com/holdfast-run/holdfast/services/tools"
 	"github.com/holdfast-run/holdfast/services/trigger"
@@ -30,6 +31,9 @@ func TestMetricsDoc(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := approvals.NewMetrics(tel); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := console.NewMetrics(tel); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := egress.NewMetrics(tel); err != nil {

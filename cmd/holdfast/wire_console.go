@@ -19,10 +19,14 @@ func (p *process) addConsole() {
 	p.pool("console", &pool)
 	p.part("console", func(context.Context) (lifecycle.Service, error) {
 		log := p.log.With(telemetry.KeyService, "console")
+		metrics, err := console.NewMetrics(p.telemetry)
+		if err != nil {
+			return nil, err
+		}
 		store := postgres.New(pool)
 		svc := console.New(console.Config{
 			Store: store, Relay: store.NewRelay(p.bus.Publish, log), Tail: p.bus,
-			Streams: streams{p.bus}, Pools: p.services.ToolsPools, CheckpointBytes: p.services.ConsoleCheckpointBytes, Log: log,
+			Streams: streams{p.bus}, Pools: p.services.ToolsPools, CheckpointBytes: p.services.ConsoleCheckpointBytes, Metrics: metrics, Log: log,
 		})
 		how, err := p.signIn()
 		if err != nil {

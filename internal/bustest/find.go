@@ -69,3 +69,22 @@ func (r *Recording) String() string {
 	defer r.mu.Unlock()
 	return r.b.String()
 }
+
+// Consumers counts the consumers of a stream.
+func (s *Server) Consumers(t testing.TB, stream string) int {
+	t.Helper()
+	c, err := nats.Connect(s.URL().Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	js, err := jetstream.New(c, jetstream.WithDefaultTimeout(time.Minute)) // a busy machine answers late
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.CachedInfo().State.Consumers
+}

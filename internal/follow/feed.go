@@ -80,6 +80,17 @@ func (f *Follower) Feed(ctx context.Context, namespace string, since *Position, 
 		if err := r.Resync(at, "the event stream was made anew"); err != nil {
 			return err
 		}
+	case since.Seq > last:
+		// Another replica was ahead of this one, or it is no place of the stream.
+		if _, _, newest, err := f.tail.EventsState(ctx); err != nil {
+			return fmt.Errorf("%w: %w", ErrNoTail, err)
+		} else if since.Seq > newest {
+			if err := r.Resync(at, "this place is not in the event stream"); err != nil {
+				return err
+			}
+			break
+		}
+		at.Seq = since.Seq
 	case since.Seq < last:
 		at.Seq = since.Seq
 		if len(recent) == 0 || recent[0].Seq > since.Seq+1 {

@@ -73,9 +73,9 @@ const typeResync = "holdfast.bus.resync"
 // every second.
 func (h *Hub) Run(ctx context.Context, tail Tail) error {
 	for ctx.Err() == nil {
-		epoch, _, last, err := tail.EventsState(ctx)
+		epoch, first, last, err := tail.EventsState(ctx)
 		if err == nil {
-			err = tail.TailEvents(ctx, h.begin(epoch, last), h.publish)
+			err = tail.TailEvents(ctx, h.lookBack(h.begin(epoch, last), first), h.publish)
 		}
 		if ctx.Err() != nil {
 			break
@@ -89,6 +89,21 @@ func (h *Hub) Run(ctx context.Context, tail Tail) error {
 		}
 	}
 	return nil
+}
+
+// ringBefore is how many events from before this process began are read for who
+// looks back.
+const ringBefore = 500
+
+// lookBack moves the beginning of a tail back while nothing is in memory: what is
+// older than the hub's beginning goes into memory and to nobody.
+func (h *Hub) lookBack(from, first uint64) uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.ring) > 0 || from <= first {
+		return from
+	}
+	return max(first, from-min(from, ringBefore))
 }
 
 // begin takes up a stream, or one that lost events, and says where to read on.
@@ -120,10 +135,9 @@ func (h *Hub) publish(m events.Received) {
 	e := readEvent(m)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if m.StreamSeq <= h.last {
+	if n := len(h.ring); m.StreamSeq <= h.last && n > 0 && h.ring[n-1].Seq >= m.StreamSeq {
 		return
 	}
-	h.last = m.StreamSeq
 	h.ring = append(h.ring, e)
 	h.bytes += len(m.Data)
 	for len(h.ring) > ringEvents || h.bytes > ringBytes && len(h.ring) > 1 {
@@ -131,6 +145,10 @@ func (h *Hub) publish(m events.Received) {
 		h.ring[0] = Event{}
 		h.ring = h.ring[1:]
 	}
+	if m.StreamSeq <= h.last {
+		return // from before the beginning
+	}
+	h.last = m.StreamSeq
 	if e.Run != nil {
 		for s := range h.runs[e.Run.RunID] {
 			h.offer(s, e)
@@ -219,7 +237,15 @@ func (h *Hub) SubscribeAll() (epoch string, last uint64, recent []Event, s *Subs
 		return "", 0, nil, nil, ErrNoTail
 	}
 	h.all[s] = struct{}{}
-	return h.epoch, h.last, append([]Event(nil), h.ring...), s, nil
+	return h.epoch, h.last, append([]Event(nil), h.whole()...), s, nil
+}
+
+// whole is what is in memory, unless it is still being filled; the lock is held.
+func (h *Hub) whole() []Event {
+	if n := len(h.ring); n > 0 && h.ring[n-1].Seq == h.last {
+		return h.ring
+	}
+	return nil
 }
 
 // Position is the newest event that the hub has heard; epoch is empty before

@@ -22,12 +22,34 @@ type Sink interface {
 // id, so a reader resumes after the last row of the journal that it saw.
 const EventDelta = "delta"
 
+// EventResync is the type of the event that says that the reader's place is none
+// of this stream: what follows begins anew.
+const EventResync = "resync"
+
 // Stream writes every event of a run after seq to sink, id = seq without a gap,
 // and "event: end" with the final status when the run has ended. With live set
-// the answers that are being written come between them as "event: delta". It
+// the answers that are being written come between them as "event: delta". A seq
+// that the run has not reached, another run's for instance, is answered with
+// "event: resync" and every event from the first on. It
 // returns when the end is written, ctx ends, or sink or the history fails; the
 // reader may resume after the last id that it saw.
 func (f *Follower) Stream(ctx context.Context, namespace string, run events.RunID, after int64, live bool, sink Sink) error {
+	if after > 0 {
+		head, _, err := f.history.Head(ctx, namespace, run)
+		if err != nil {
+			return err
+		}
+		if after > head {
+			data, err := events.Marshal(map[string]string{"run_id": string(run), "reason": fmt.Sprintf("this run has no event %d yet; here is every event from the first on", after)})
+			if err != nil {
+				return err
+			}
+			if err := sink.Send("", EventResync, data); err != nil {
+				return err
+			}
+			after = 0
+		}
+	}
 	status, wrote := "", time.Now()
 	var show func(events.Delta) error
 	if live {

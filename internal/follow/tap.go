@@ -34,13 +34,32 @@ func (f *Follower) Since(ctx context.Context, namespace string, p Position) (mis
 		epoch, _, last, err := f.tail.EventsState(ctx)
 		h.mu.Lock()
 		return 0, err == nil && epoch == p.Epoch && p.Seq <= last
-	case len(h.ring) == 0 || h.ring[0].Seq > p.Seq+1:
+	}
+	recent := h.whole()
+	if len(recent) == 0 || recent[0].Seq > p.Seq+1 {
 		return 0, false
 	}
-	for _, e := range h.ring {
+	for _, e := range recent {
 		if e.Seq > p.Seq && e.Message.Namespace == namespace {
 			missed++
 		}
 	}
 	return missed, true
+}
+
+// Recent returns at most limit of the newest events of a namespace that are in
+// memory and fit, the newest first, and how many were looked at.
+func (f *Follower) Recent(namespace string, limit int, fits func(Event) bool) (found []Event, looked int) {
+	f.hub.mu.Lock()
+	recent := append([]Event(nil), f.hub.ring...)
+	f.hub.mu.Unlock()
+	for i := len(recent) - 1; i >= 0 && len(found) < limit; i-- {
+		if e := recent[i]; e.Message.Namespace == namespace {
+			looked++
+			if fits(e) {
+				found = append(found, e)
+			}
+		}
+	}
+	return found, looked
 }

@@ -57,6 +57,9 @@ func (c *Client) watch(ctx context.Context, id events.RunID, after int64, live b
 			switch raw.Event {
 			case "end": // after the last event of a run that has ended
 				return
+			case "resync": // the run has not got as far as after; it begins anew
+				after = 0
+				continue
 			case "delta":
 				var d Delta
 				repeat := json.Unmarshal(raw.Data, &d) != nil ||

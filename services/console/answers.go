@@ -17,6 +17,7 @@ type Answers struct {
 	Since   time.Time      // of what follows
 	Effects map[string]int // that began since, by state
 	Doubts  int            // effects of any age of which it is not known whether they happened
+	Stops   int            // orders in force that no write leaves
 	Runs    int            // that were accepted since
 	Cost    int64          // of those runs, micro-dollars
 }

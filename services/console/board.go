@@ -24,8 +24,9 @@ const (
 	lookWithin = 5 * time.Second
 )
 
-// ofTime are the topics that change with time alone.
-var ofTime = []string{TopicSystem, TopicSchedules, TopicBudgets}
+// ofTime are the topics that change with time alone, or without anything that is
+// cheap to look for.
+var ofTime = []string{TopicSystem, TopicSchedules, TopicBudgets, TopicTriggers}
 
 // Looker tells what no event tells of.
 type Looker interface {

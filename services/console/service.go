@@ -40,6 +40,7 @@ type Store interface {
 	AnswersReader
 	follow.History
 	Looker
+	NamesReader
 }
 
 // Relay hands commands to the bus until the runner has them.
@@ -58,6 +59,7 @@ type Config struct {
 	// CheckpointBytes is the largest state that a program may save; zero means
 	// 1 MiB.
 	CheckpointBytes int64
+	Metrics         *Metrics // nil: nothing is counted
 	Log             *slog.Logger
 }
 
@@ -66,11 +68,14 @@ type Service struct {
 	Store
 	*follow.Follower
 	board   *board
-	relay   Relay
-	streams Streams
-	pools   []string
-	limit   int64 // of a checkpoint
-	log     *slog.Logger
+	metrics *Metrics
+
+	overviews overviews
+	relay     Relay
+	streams   Streams
+	pools     []string
+	limit     int64 // of a checkpoint
+	log       *slog.Logger
 }
 
 var _ lifecycle.Service = (*Service)(nil)
@@ -86,7 +91,7 @@ func New(c Config) *Service {
 	}
 	followed := follow.New(c.Tail, c.Store, c.Log)
 	return &Service{
-		Store: c.Store, Follower: followed, board: newBoard(followed, c.Store, c.Log), relay: c.Relay, streams: c.Streams, pools: c.Pools, limit: c.CheckpointBytes, log: c.Log,
+		Store: c.Store, Follower: followed, board: newBoard(followed, c.Store, c.Log), metrics: c.Metrics, relay: c.Relay, streams: c.Streams, pools: c.Pools, limit: c.CheckpointBytes, log: c.Log,
 	}
 }
 

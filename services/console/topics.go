@@ -71,7 +71,7 @@ var topicsOfFact = map[string][]string{
 }
 
 // TopicsOf says what an event may have changed. What no event tells of, a
-// stop or a delivery, the board finds by looking.
+// stop or a new version, the board finds by looking.
 func TopicsOf(e follow.Event) []string {
 	if e.Run == nil {
 		if e.Message.Type == events.TypeBudgetAlert {

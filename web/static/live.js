@@ -100,7 +100,7 @@
 
   // morph makes old like fresh and leaves alone what is the same.
   const morph = (old, fresh) => {
-    if (old.isEqualNode(fresh)) return;
+    if (old.hasAttribute('data-tokens') || old.isEqualNode(fresh)) return;
     attributes(old, fresh);
     if (old.localName === 'textarea' || old.localName === 'select') {
       if (old === document.activeElement || old.value !== (old.dataset.known ?? old.value)) return;
@@ -149,10 +149,18 @@
   // ---------- lists ----------
 
   const waiting = new Map(); // id of a list -> its newest rows that are not shown
+  const paused = new Set();  // ids of lists that stand still
 
   // rows changes the rows that are known in place. New ones wait under a button,
   // but for the parts of one run, which its reader follows.
   const rows = (old, fresh) => {
+    if (paused.has(old.id)) return;
+    const followed = (old.dataset.live ?? '').includes('run:') || old.dataset.rows === 'now';
+    if (followed && old.querySelector(':scope > [id]') && ![...fresh.children].some(r => r.id && old.querySelector(`:scope > #${CSS.escape(r.id)}`))) {
+      children(old, fresh); // more came than one reading shows
+      if (fresh.children.length) show('', 'More came than fits here: the list has the newest.', 8000);
+      return;
+    }
     const known = new Map([...old.children].filter(r => r.id).map(r => [r.id, r]));
     const seen = new Set(), added = [];
     for (const next of fresh.children) {
@@ -177,9 +185,9 @@
         if (cell.textContent !== before) flash(cell);
       });
     }
-    for (const [id, row] of known) if (!seen.has(id)) row.classList.add('gone');
+    if (!followed) for (const [id, row] of known) if (!seen.has(id)) row.classList.add('gone');
     if (!added.length) waiting.delete(old.id);
-    else if (!known.size || (old.dataset.live ?? '').includes('run:')) insert(old, fresh, added);
+    else if (!known.size || followed) insert(old, fresh, added);
     else waiting.set(old.id, { fresh, added });
     offer(old);
   };
@@ -230,7 +238,7 @@
   // ---------- reading the page again ----------
 
   const dirty = new Set();
-  let last = 0, timer = 0, reading = false, ended = false;
+  let last = 0, pace = REFRESH, timer = 0, reading = false, ended = false;
 
   const topics = () => {
     const all = new Set();
@@ -238,17 +246,20 @@
     return [...all].sort();
   };
 
-  // soon reads the page again, at most every two seconds and only when somebody looks.
+  // soon reads the page again, at most every two seconds, less often from a slow
+  // server, and only when somebody looks.
   const soon = (changed, extra = 0) => {
-    for (const t of changed) dirty.add(t);
+    const here = new Set(topics());
+    for (const t of changed) if (here.has(t)) dirty.add(t);
     if (timer || reading || ended || !dirty.size || document.hidden) return;
-    timer = setTimeout(() => { timer = 0; read(); }, Math.max(0, last + REFRESH - Date.now()) + extra + Math.random() * 300);
+    timer = setTimeout(() => { timer = 0; read(); }, Math.max(0, last + pace - Date.now()) + extra + Math.random() * 300);
   };
 
   const read = async () => {
     const wanted = new Set(dirty);
     dirty.clear();
     reading = true;
+    const began = performance.now();
     try {
       const address = location.pathname + location.search;
       const answer = await fetch(address, { headers: { Accept: 'text/html' }, cache: 'no-store', credentials: 'same-origin', signal: AbortSignal.timeout(15000) });
@@ -262,6 +273,7 @@
     } finally {
       reading = false;
       last = Date.now();
+      pace = Math.min(60000, Math.max(REFRESH, 10 * (performance.now() - began))); // a slow server is asked less
       if (state === 'live') soon([]);
     }
   };
@@ -269,10 +281,11 @@
   const apply = (fresh, wanted) => {
     localize(fresh);
     tick(fresh);
+    setTimeout(listen); // to what came with it
     for (const next of fresh.querySelectorAll('[data-live]')) {
       if (next.parentElement?.closest('[data-live]')) continue;
       const mine = next.id && document.getElementById(next.id);
-      if (!mine) {
+      if (!mine || mine.nodeName !== next.nodeName) {
         more();
         continue;
       }
@@ -299,14 +312,14 @@
 
   // ---------- the connection ----------
 
-  let state = 'new', heard = 0, lostAt = 0, position = '', connection = null, waitTimer = 0, restTimer = 0;
+  let state = 'new', heard = 0, lostAt = 0, position = '', blind = true, connection = null, waitTimer = 0, restTimer = 0;
 
   const show = (kind, text, rest = 0) => {
     if (!status) return;
     clearTimeout(restTimer);
     status.className = `live conn ${kind}`;
     say(status, text);
-    if (rest) restTimer = setTimeout(() => { if (state === 'live') show('', 'Live'); }, rest);
+    if (rest) restTimer = setTimeout(() => { if (state === 'live') show('quiet', 'Live'); }, rest);
   };
 
   const signedOut = () => {
@@ -333,8 +346,18 @@
     clearTimeout(waitTimer);
     state = 'live';
     if (reason) show('', `This page was read again: ${reason}.`, 8000);
-    else if (was === 'lost' && spoken) show('', missed === 1 ? 'Caught up. 1 event while you were away; nothing is missing.' : `Caught up. ${missed} events while you were away; nothing is missing.`, 8000);
-    else if (was !== 'live') show('', 'Live');
+    else if (was === 'lost' && spoken) show('', missed ? `Caught up. ${missed} ${missed === 1 ? 'event' : 'events'} while you were away; nothing is missing.` : 'Caught up. Nothing happened while you were away.', 8000);
+    else if (was !== 'live') show('quiet', 'Live');
+  };
+
+  // count shows a number of the menu.
+  const count = c => {
+    const el = document.getElementById(`n-${c.here}`);
+    if (!el) return;
+    el.hidden = !c.shown;
+    el.className = `count ${c.class ?? ''}`.trim();
+    say(el.firstElementChild, c.n);
+    say(el.lastElementChild, c.shown ? `, ${c.n} ${c.words}` : '');
   };
 
   const take = (id, kind, text) => {
@@ -343,10 +366,11 @@
     try { m = JSON.parse(text); } catch { return true; }
     const at = Date.parse(m.now);
     if (!Number.isNaN(at)) skew = at - Date.now();
+    for (const c of m.counts ?? []) count(c);
     switch (kind) {
       case 'hello': {
         const first = state === 'new';
-        back(m.missed ?? 0, '');
+        back(m.missed ?? 0, state === 'lost' && blind ? 'its place in the stream was not known' : '');
         soon(topics(), first ? 1500 : 0); // what happened between the page and the stream
         break;
       }
@@ -411,9 +435,10 @@
     while (!ended) {
       while (document.hidden && !ended) await new Promise(done => document.addEventListener('visibilitychange', done, { once: true }));
       const wanted = topics();
-      if (!wanted.length) return;
+      if (!wanted.length) wanted.push('runs'); // for the numbers of the menu
       connection = new AbortController();
       let spoke = false;
+      blind = !position;
       const headers = position ? { 'Last-Event-ID': position } : {};
       const end = await events(`/ui/live?topics=${encodeURIComponent(wanted.join(','))}`, headers, (id, kind, text) => {
         spoke = true;
@@ -443,11 +468,111 @@
   addEventListener('pagehide', () => connection?.abort());
   addEventListener('pageshow', e => { if (e.persisted) location.reload(); });
 
+  // ---------- an answer while it is written ----------
+
+  const shownText = s => s.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, c => c === '\n' || c === '\t' ? c : `[U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}]`);
+
+  const speaking = new WeakSet();
+  const listen = () => {
+    for (const el of document.querySelectorAll('[data-tokens]')) {
+      if (speaking.has(el)) continue;
+      speaking.add(el);
+      speak(el);
+    }
+  };
+
+  // speak shows what the model of a run writes. It is kept nowhere: the recorded
+  // answer replaces it, and so does another attempt.
+  const speak = async el => {
+    const run = el.dataset.tokens, text = document.createTextNode(''), words = document.createElement('p'), hint = document.createElement('p');
+    words.className = 'say-t being-written';
+    hint.className = 'hint';
+    hint.textContent = 'Being written, not stored yet. If the worker ends now, the model is asked again.';
+    words.append(text);
+    const said = document.createElement('div'), who = document.createElement('div'), name = document.createElement('b');
+    said.append(words, hint);
+    who.className = 'who';
+    name.textContent = 'Agent';
+    who.append(name);
+    let after = el.dataset.after || String(Math.max(0, ...[...document.querySelectorAll('tr[id^="f"]')].map(r => Number(r.id.slice(1)) || 0)));
+    let buffer = '', turn = '', kind = '', painting = 0, over = false;
+    const clear = () => {
+      buffer = kind = '';
+      text.data = '';
+      el.replaceChildren();
+    };
+    const paint = () => {
+      painting = 0;
+      if (!buffer) return;
+      if (!words.isConnected) el.replaceChildren(...(el.classList.contains('msg') ? [who, said] : [said]));
+      const box = words.scrollHeight > words.clientHeight + 1 ? words : null;
+      const atEnd = box ? box.scrollTop + box.clientHeight >= box.scrollHeight - 8 : scrollY > 0 && innerHeight + scrollY >= document.documentElement.scrollHeight - 8;
+      text.appendData(shownText(buffer));
+      buffer = '';
+      if (text.length > MAX_TOKENS) text.deleteData(0, text.length - MAX_TOKENS);
+      if (atEnd || !box && words.scrollHeight > words.clientHeight + 1) words.scrollTop = words.scrollHeight;
+      if (atEnd && !box) scrollTo(scrollX, document.documentElement.scrollHeight);
+    };
+    const each = (id, type, data) => {
+      if (!el.isConnected) {
+        over = true;
+        return false;
+      }
+      if (id) after = id;
+      if (type === 'end') {
+        over = true;
+        clear();
+        soon([`run:${run}`]);
+        return false;
+      }
+      if (type === 'resync') after = '0';
+      let d;
+      try { d = JSON.parse(data); } catch { return true; }
+      if (type === '') {
+        if (d.kind === 'model_answered' || d.kind === 'model_failed') clear();
+        return true;
+      }
+      if (type !== 'delta') return true;
+      const attempt = `${d.epoch}.${d.turn}`;
+      if (attempt !== turn || d.kind === 'reset') clear();
+      turn = attempt;
+      if (d.kind === 'reset') return true;
+      if (d.kind !== kind) buffer += `${text.length || buffer ? '\n\n' : ''}${d.kind === 'thinking' ? 'Thinking: ' : d.kind === 'tool_call' ? `Calling ${d.tool || 'a tool'}: ` : ''}`;
+      kind = d.kind;
+      buffer += d.text ?? '';
+      if (!painting) painting = setTimeout(paint, 100);
+      return true;
+    };
+    for (let failures = 0; !over && !ended;) {
+      while (document.hidden) await new Promise(done => document.addEventListener('visibilitychange', done, { once: true }));
+      const stop = new AbortController(), hide = () => { if (document.hidden) stop.abort(); };
+      document.addEventListener('visibilitychange', hide);
+      const end = await events(`/v1/runs/${encodeURIComponent(run)}/events`, after === '0' ? {} : { 'Last-Event-ID': after }, (...e) => { failures = 0; return each(...e); }, stop.signal);
+      document.removeEventListener('visibilitychange', hide);
+      if (end.status === 401 || end.status === 403 || end.status === 404 || end.status === 410) return;
+      await pause(Math.min(500 * 2 ** Math.min(++failures, 5), 10000));
+    }
+  };
+
+  // ---------- lists that can stand still ----------
+
+  for (const button of document.querySelectorAll('button[data-pause]')) {
+    button.hidden = false;
+    button.addEventListener('click', () => {
+      const id = button.dataset.pause, stop = !paused.has(id);
+      if (stop) paused.add(id); else paused.delete(id);
+      button.setAttribute('aria-pressed', String(stop));
+      say(button, stop ? 'Go on' : 'Pause');
+      if (!stop) soon(topics());
+    });
+  }
+
   // ---------- begin ----------
 
   for (const el of document.querySelectorAll('[data-live] textarea,[data-live] select')) el.dataset.known = el.value;
   localize(document);
   tick(document);
   setInterval(() => { if (!document.hidden) tick(document); }, 1000);
-  if (status && topics().length) follow();
+  if (status) follow();
+  listen();
 })();

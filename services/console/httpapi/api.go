@@ -67,6 +67,7 @@ func Register(d *door.Door, s *console.Service, how ...SignIn) {
 	a.concurrency()
 	a.pages()
 	a.live()
+	a.overview()
 }
 
 // problem turns the console's errors into problems; others pass.

@@ -26,6 +26,7 @@ const (
 func (a *api) live() {
 	a.door.Raw("GET /ui/live", authn.Viewer, page(a.livePage))
 	a.door.Raw("GET /ui/live.js", door.Public, static("text/javascript; charset=utf-8", web.Script()))
+	a.eventsPages()
 }
 
 // liveMessage is what a page is told.
@@ -34,6 +35,8 @@ type liveMessage struct {
 	Topics []string  `json:"topics,omitempty"` // that changed
 	Missed int       `json:"missed,omitempty"` // events while the page was away, all of them known
 	Reason string    `json:"reason,omitempty"` // of a resync
+	// Counts are for the menu, the same on every page.
+	Counts []web.Count `json:"counts,omitempty"`
 }
 
 // livePage tells a page which of its topics changed, at most once a second. Its
@@ -56,8 +59,10 @@ func (a *api) livePage(w http.ResponseWriter, r *http.Request) error {
 	p, _ := authn.FromContext(r.Context())
 	ctx, cancel := door.UntilStopping(r)
 	defer cancel()
-	watch := a.console.Watch(p.Namespace, topics)
+	watch := a.console.Watch(p.Namespace, append(slices.Clone(topics), ofMenu...))
 	defer watch.Close()
+	ended := a.console.Opened(ctx, console.StreamPage)
+	defer func() { ended(err) }()
 	hello, event := liveMessage{Now: time.Now().UTC()}, "hello"
 	at := a.console.Position()
 	if since != nil {
@@ -72,6 +77,9 @@ func (a *api) livePage(w http.ResponseWriter, r *http.Request) error {
 		return nil // the client is gone
 	}
 	send := func(at follow.Position, event string, m liveMessage) error {
+		if counts, err := a.console.Answers(ctx, p.Namespace, console.Today(m.Now)); err == nil { // without the database a page keeps its numbers
+			m.Counts = countsOf(counts)
+		}
 		data, err := json.Marshal(m)
 		if err != nil {
 			return fmt.Errorf("marshal a change: %w", err)
@@ -82,7 +90,7 @@ func (a *api) livePage(w http.ResponseWriter, r *http.Request) error {
 		}
 		return stream.Send(id, event, data)
 	}
-	if send(at, event, hello) != nil {
+	if err = send(at, event, hello); err != nil {
 		return nil
 	}
 	beat := time.NewTicker(beatEvery)
@@ -100,7 +108,7 @@ func (a *api) livePage(w http.ResponseWriter, r *http.Request) error {
 			err = stream.Beat()
 		case <-watch.C:
 			c := watch.Take()
-			m, event := liveMessage{Now: time.Now().UTC(), Topics: c.Topics}, "changed"
+			m, event := liveMessage{Now: time.Now().UTC(), Topics: slices.DeleteFunc(c.Topics, func(t string) bool { return !slices.Contains(topics, t) })}, "changed"
 			if c.Lost {
 				event, m.Reason = "resync", "events went by unheard"
 			}
@@ -111,6 +119,9 @@ func (a *api) livePage(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 }
+
+// ofMenu are the topics behind the numbers of the menu.
+var ofMenu = []string{console.TopicRuns, console.TopicApprovals, console.TopicEffects, console.TopicStops}
 
 func topicsIn(r *http.Request) ([]string, error) {
 	topics := strings.FieldsFunc(strings.Join(r.URL.Query()["topics"], ","), func(c rune) bool { return c == ',' || c == ' ' })

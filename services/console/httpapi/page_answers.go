@@ -34,7 +34,7 @@ func fiveAnswers(a console.Answers) []answer {
 	runs.add(stopping, "stopping", list(events.StatusCancelling))
 	runs.orElse("Nothing is open.")
 
-	stuck := answer{Title: "Stuck", Class: "c-bad", Symbol: "s-need", Big: thousands(parked + paused)}
+	stuck := answer{Title: "Stuck", Class: "c-bad", Symbol: "s-need", Big: thousands(a.Stuck())}
 	stuck.add(parked, "parked", list(events.StatusAttention))
 	stuck.add(paused, "paused", list(events.StatusPaused))
 	stuck.orElse("Nothing is stuck.")
@@ -44,9 +44,9 @@ func fiveAnswers(a console.Answers) []answer {
 	people.orElse("Nobody is waited for.")
 
 	changed := answer{Title: "Changed since 00:00 UTC", Class: "c-ok", Symbol: "s-ok", Big: thousands(a.Effects["succeeded"])}
-	changed.add(a.Effects["intent"], "under way", "")
-	changed.add(a.Effects["failed"], "failed", "")
-	changed.add(a.Doubts, "in doubt, of any day", "")
+	changed.add(a.Effects["intent"], "under way", "/ui/effects?state=intent")
+	changed.add(a.Effects["failed"], "failed", "/ui/effects?state=failed")
+	changed.add(a.Doubts, "in doubt, of any day", "/ui/effects?state=unknown")
 	changed.orElse("Nothing is in doubt.")
 
 	cost := answer{Title: "Cost since 00:00 UTC", Symbol: "s-queue", Big: dollars(a.Cost)}

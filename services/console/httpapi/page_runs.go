@@ -93,11 +93,11 @@ func (a *api) runsPage(w http.ResponseWriter, r *http.Request) error {
 	if n, err := strconv.Atoi(q.Get("deleted")); err == nil && n > 0 {
 		data.Notice = deletedNotice(n)
 	}
-	five, err := a.console.Answers(r.Context(), p.Namespace, now.Truncate(24*time.Hour))
+	five, err := a.console.Answers(r.Context(), p.Namespace, console.Today(now))
 	if err != nil {
 		return err
 	}
-	data.Five = fiveAnswers(five)
+	data.Five, data.Counts = fiveAnswers(five), countsOf(five)
 	filter, err := data.Typed.filter(p.Namespace, now)
 	if err == nil {
 		filter.Limit = pageRuns

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/follow"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
 )
 
 func (a *api) streams() {
@@ -27,7 +28,7 @@ func (a *api) streams() {
 		Parameters: []*huma.Param{door.PathText("id", "of the run"), last, after, door.QueryText("live", "false: no pieces of answers. Default: true")},
 		Responses: map[string]*huma.Response{
 			"200": door.EventStream("id = the event's number in the run, data = the event; \"event: delta\", data = {run_id, namespace, epoch, turn, n, index, " +
-				"kind: text, thinking, tool_call or reset, tool, text}; \"event: end\" with run_id and status is last"),
+				"kind: text, thinking, tool_call or reset, tool, text}; \"event: resync\" with a reason says that the place was none of this run and that every event follows; \"event: end\" with run_id and status is last"),
 		},
 	}, authn.Viewer, http.HandlerFunc(a.runEvents))
 	a.door.RawOperation(huma.Operation{
@@ -70,8 +71,9 @@ func (a *api) runEvents(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client is gone
 	}
+	ended := a.console.Opened(ctx, console.StreamRun)
 	// The client, the server or the database may go away; the client resumes.
-	_ = a.console.Stream(ctx, p.Namespace, id, after, live, stream)
+	ended(a.console.Stream(ctx, p.Namespace, id, after, live, stream))
 }
 
 func lastSeq(r *http.Request) (int64, error) {
@@ -110,8 +112,11 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := door.UntilStopping(r)
 	defer cancel()
 	feed := &feed{w: w}
+	ended := a.console.Opened(ctx, console.StreamEvents)
 	// Until the first write an error can still be a problem.
-	if err := a.console.Feed(ctx, p.Namespace, since, feed); err != nil && feed.stream == nil {
+	err := a.console.Feed(ctx, p.Namespace, since, feed)
+	ended(err)
+	if err != nil && feed.stream == nil {
 		door.Fail(w, r, problem(err, "event"))
 	}
 }

@@ -23,7 +23,8 @@ SELECT count(*) FROM trigger.v_deliveries d
 	approvalsOpen = `SELECT count(*), min(expires_at) FROM approvals.v_requests WHERE namespace = $1 AND state = 'pending'`
 	effectsSince  = `SELECT state, count(*) FROM tools.v_effects WHERE namespace = $1 AND created_at >= $2 GROUP BY state ORDER BY state LIMIT 20`
 	effectsUnsure = `SELECT count(*) FROM tools.v_effects WHERE namespace = $1 AND state = 'unknown' AND settled_by IS NULL`
-	costSince     = `SELECT count(*), coalesce(sum(cost_micro_usd), 0)::bigint FROM runner.v_runs WHERE namespace = $1 AND accepted_at >= $2`
+	costSince     = `SELECT count(*), coalesce(sum(cost_micro_usd), 0)::bigint FROM runner.v_runs WHERE namespace = $1 AND run_id >= $3 AND accepted_at >= $2`
+	stopsStanding = `SELECT count(*) FROM tools.v_stops WHERE namespace = $1 AND ended_at IS NULL`
 )
 
 // Answers implements console.AnswersReader, in one round trip.
@@ -61,9 +62,20 @@ func (s *Store) Answers(ctx context.Context, namespace string, since time.Time) 
 		return err
 	})
 	b.Queue(effectsUnsure, namespace).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Doubts) })
-	b.Queue(costSince, namespace, since).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Runs, &out.Cost) })
+	b.Queue(stopsStanding, namespace).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Stops) })
+	b.Queue(costSince, namespace, since, idBefore(since)).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Runs, &out.Cost) })
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return out, fmt.Errorf("count what there is: %w", err)
 	}
 	return out, nil
+}
+
+// clocksApart is how far the clock of who makes an id may be from the database's.
+const clocksApart = time.Hour
+
+// idBefore is not after the id of any run that was accepted since: ids begin
+// with their time, so the index of the list finds those runs.
+func idBefore(since time.Time) string {
+	hex := fmt.Sprintf("%012x", since.Add(-clocksApart).UnixMilli())
+	return hex[:8] + "-" + hex[8:]
 }

@@ -23,8 +23,6 @@ SELECT 'effects', concat_ws(' ', count(*), count(*) FILTER (WHERE state = 'unkno
 UNION ALL
 SELECT 'stops', coalesce(string_agg(stop_id, ' ' ORDER BY stop_id), '') FROM tools.v_stops WHERE namespace = $1 AND ended_at IS NULL
 UNION ALL
-SELECT 'triggers', coalesce((SELECT concat_ws(' ', request_id, count) FROM trigger.v_requests WHERE namespace = $1 ORDER BY request_id::uuid DESC LIMIT 1), '')
-UNION ALL
 SELECT 'agents', concat_ws(' ', count(*), max(updated_at)) FROM catalog.v_current WHERE namespace = $1`
 
 // Marks implements console.Looker.

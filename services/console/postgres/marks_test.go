@@ -10,7 +10,7 @@ import (
 func TestLiveQueriesPrepare(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t).Open(t, "holdfast_console")
-	if err := pg.PrepareAll(t.Context(), pool, map[string]string{"marks": marks}); err != nil {
+	if err := pg.PrepareAll(t.Context(), pool, map[string]string{"marks": marks, "stopsStanding": stopsStanding, "costSince": costSince, "namesOfRuns": namesOfRuns}); err != nil {
 		t.Error(err)
 	}
 }
