@@ -24,7 +24,7 @@ var showPages = flag.Bool("show", false, "print what the commands of the documen
 
 // patience is how long a page's command is repeated until it shows what the page
 // shows, or how long one may take.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // pageShell runs the commands of one page in one shell, as its reader would.
 type pageShell struct {
@@ -67,7 +67,7 @@ func (s *pageShell) fill(path string) {
 const prelude = `
 curl() { command curl -sS -H "Holdfast-Namespace: $HOLDFAST_NAMESPACE" "$@"; }
 field() { sed -n 's/.*"'"$1"'": *"\([^"]*\)".*/\1/p' | head -n 1; }
-await() { local want="$1" got i; shift; for i in $(seq 300); do got="$("$@" 2>&1)"; if grep -qE -e "$want" <<<"$got"; then return 0; fi; sleep 0.1; done; echo "$got"; return 1; }
+await() { local want="$1" got i; shift; for i in $(seq 600); do got="$("$@" 2>&1)"; if grep -qE -e "$want" <<<"$got"; then return 0; fi; sleep 0.1; done; echo "$got"; return 1; }
 started() { holdfast runs start "$@" --json | field run_id; }
 asked() { await 'action|question|doubt' holdfast approvals list --run "$1" && holdfast approvals list --run "$1" --json | field approval_id; }
 `
