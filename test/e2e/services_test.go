@@ -27,6 +27,7 @@ func TestServices(t *testing.T) {
 		"apply says where a field is wrong":            applyNamesThePlace,
 		"a person follows a run in a browser":          personFollowsARun,
 		"a person decides in a browser":                personDecides,
+		"pages follow what happens in a browser":       pagesFollow,
 		"bad input is refused with what and where":     badInputIsRefused,
 	} {
 		t.Run(name, func(t *testing.T) {
