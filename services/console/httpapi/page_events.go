@@ -27,7 +27,7 @@ func (a *api) eventsPages() {
 
 type eventsPage struct {
 	frame
-	Kind, Run, Name, Text string
+	Kind, Run, Agent, Text string
 	Kinds                 []choice
 	Wrong                 map[string]string
 	Problem               string
@@ -50,7 +50,7 @@ type eventRow struct {
 // are a stranger's words.
 func (a *api) eventsPage(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	data := eventsPage{frame: frameOf(r, "Events", "events"), Kind: strings.TrimSpace(q.Get("type")), Run: strings.TrimSpace(q.Get("run")), Name: strings.TrimSpace(q.Get("agent")), Text: strings.TrimSpace(q.Get("text")), Wrong: map[string]string{}}
+	data := eventsPage{frame: frameOf(r, "Events", "events"), Kind: strings.TrimSpace(q.Get("type")), Run: strings.TrimSpace(q.Get("run")), Agent: strings.TrimSpace(q.Get("agent")), Text: strings.TrimSpace(q.Get("text")), Wrong: map[string]string{}}
 	known := data.Kind == ""
 	for _, fact := range events.Facts() {
 		known = known || fact.Kind == data.Kind
@@ -63,13 +63,13 @@ func (a *api) eventsPage(w http.ResponseWriter, r *http.Request) error {
 		data.Wrong["type"], data.Problem = "choose one of the list", fmt.Sprintf("There is no type of event %q.", data.Kind)
 	case data.Run != "" && !events.RunID(data.Run).Valid():
 		data.Wrong["run"], data.Problem = "the whole id, as the page of the run has it", fmt.Sprintf("%q is not the id of a run.", data.Run)
-	case len(data.Name) > maxTyped || len(data.Text) > maxTyped:
+	case len(data.Agent) > maxTyped || len(data.Text) > maxTyped:
 		data.Wrong["text"], data.Problem = "at most 200 bytes", "What is looked for is too long."
 	}
 	if data.Problem != "" {
 		return web.Write(w, http.StatusUnprocessableEntity, "events", data)
 	}
-	found, looked, err := a.console.RecentEvents(r.Context(), data.Namespace, console.EventFilter{Kind: data.Kind, Run: events.RunID(data.Run), Name: data.Name, Text: data.Text}, pageEvents)
+	found, looked, err := a.console.RecentEvents(r.Context(), data.Namespace, console.EventFilter{Kind: data.Kind, Run: events.RunID(data.Run), Name: data.Agent, Text: data.Text}, pageEvents)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func TestEventsPage_ShowsTheNewestOfItsNamespaceAsText(t *testing.T) {
 	r.publish(e)
 	eventually(t, "the page has them", func() bool { _, raw := look(token, ""); return strings.Contains(raw, "run completed") })
 	_, raw := look(token, "")
-	for _, want := range []string{`href="/ui/runs/` + string(mine) + `?at=3#journal"`, ">shop</a>", "12345678901234567890.10", "&lt;script&gt;alert(1)", "[U&#43;202E]", `data-live="events" data-rows="now"`} {
+	for _, want := range []string{`href="/ui/runs/` + string(mine) + `?at=3#journal"`, ">shop</a>", `href="/ui/events" aria-current="page"`, `id="live" role="status"`, "12345678901234567890.10", "&lt;script&gt;alert(1)", "[U&#43;202E]", `data-live="events" data-rows="now"`} {
 		if !strings.Contains(raw, want) {
 			t.Errorf("the page has no %s", want)
 		}
