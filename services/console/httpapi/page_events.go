@@ -28,12 +28,12 @@ func (a *api) eventsPages() {
 type eventsPage struct {
 	frame
 	Kind, Run, Agent, Text string
-	Kinds                 []choice
-	Wrong                 map[string]string
-	Problem               string
-	Rows                  []eventRow
-	Looked                int
-	Position              string
+	Kinds                  []choice
+	Wrong                  map[string]string
+	Problem                string
+	Rows                   []eventRow
+	Looked                 int
+	Position               string
 }
 
 // eventRow is one event of the list.
