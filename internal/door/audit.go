@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
@@ -53,8 +54,17 @@ type Auditor interface {
 }
 
 // Audits reports whether a route is one whose acts are kept: all that change
-// something and know who asks.
-func (r Route) Audits() bool { return r.Role != Public && r.Method != http.MethodGet }
+// something and know who asks, but for a program's work.
+func (r Route) Audits() bool { return r.Role != Public && r.Method != http.MethodGet && !r.Work }
+
+const metaWork = "holdfast.work"
+
+// Work marks an operation, as its Metadata, as what programs do all day and what leaves
+// a row of its own with its sender: the start of a run, a step in the ledger. The audit
+// is of what operators do; it would keep each of these twice more.
+func Work() map[string]any { return map[string]any{metaWork: true} }
+
+func isWork(op *huma.Operation) bool { work, _ := op.Metadata[metaWork].(bool); return work }
 
 type auditKey struct{}
 

@@ -18,7 +18,7 @@ func (d *Door) RawOperation(op huma.Operation, need authn.Role, h http.Handler) 
 	if op.MaxBodyBytes == 0 {
 		op.MaxBodyBytes = d.cfg.MaxBody
 	}
-	d.handle(op.Method, op.Path, op.OperationID, need, op.MaxBodyBytes, h)
+	d.handle(Route{Method: op.Method, Pattern: op.Path, Role: need, Work: isWork(&op)}, op.OperationID, op.MaxBodyBytes, h)
 	op.Responses = maps.Clone(op.Responses)
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}

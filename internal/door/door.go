@@ -74,6 +74,7 @@ type Route struct {
 	Method  string
 	Pattern string // of net/http.ServeMux, without the method
 	Role    authn.Role
+	Work    bool // see Work
 }
 
 // Door serves the routes of one service. Register and Raw belong before the
@@ -187,18 +188,18 @@ func (d *Door) Raw(pattern string, need authn.Role, h http.Handler) {
 	if !ok {
 		panic(fmt.Sprintf("door: pattern %q has no method", pattern))
 	}
-	d.handle(method, path, "", need, d.cfg.MaxBody, h)
+	d.handle(Route{Method: method, Pattern: path, Role: need}, "", d.cfg.MaxBody, h)
 }
 
 // handle adds a route; operation is its id, empty for a page.
-func (d *Door) handle(method, path, operation string, need authn.Role, maxBody int64, h http.Handler) {
-	checkRole(method+" "+path, need)
-	route := Route{Method: method, Pattern: path, Role: need}
+func (d *Door) handle(route Route, operation string, maxBody int64, h http.Handler) {
+	pattern := route.Method + " " + route.Pattern
+	checkRole(pattern, route.Role)
 	d.routes = append(d.routes, route)
 	if operation == "" {
-		operation = method + " " + path
+		operation = pattern
 	}
-	d.mux.Handle(method+" "+path, d.guard(route, operation, maxBody, h))
+	d.mux.Handle(pattern, d.guard(route, operation, maxBody, h))
 }
 
 func checkRole(route string, need authn.Role) {
@@ -214,7 +215,7 @@ var _ huma.Adapter = (*adapter)(nil)
 
 func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	need, _ := op.Metadata[metaRole].(authn.Role)
-	a.door.handle(strings.ToUpper(op.Method), op.Path, op.OperationID, need, op.MaxBodyBytes, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	a.door.handle(Route{Method: strings.ToUpper(op.Method), Pattern: op.Path, Role: need, Work: isWork(op)}, op.OperationID, op.MaxBodyBytes, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler(&humaContext{humago.NewContext(op, r, w)})
 	}))
 }

@@ -63,7 +63,7 @@ func Audits(t *testing.T, d *door.Door, a *Auditor) {
 	t.Cleanup(srv.Close)
 	for _, route := range d.Routes() {
 		name := route.Method + " " + route.Pattern
-		want := route.Role != door.Public && route.Method != http.MethodGet
+		want := route.Role != door.Public && route.Method != http.MethodGet && !route.Work
 		for _, role := range []authn.Role{authn.Viewer, authn.Admin} {
 			got := send(t, srv, route, Token(role))
 			begun, ended := a.take()

@@ -64,7 +64,7 @@ func (a *api) programs() {
 	id := door.PathText("id", "of the run")
 	key := door.HeaderText("Idempotency-Key", "names this request: a repeat is the same one. At most 200 characters")
 	a.door.RawOperation(huma.Operation{
-		OperationID: "start-program", Method: http.MethodPost, Path: "/v1/runs", Tags: tags,
+		OperationID: "start-program", Metadata: door.Work(), Method: http.MethodPost, Path: "/v1/runs", Tags: tags,
 		Summary:      "Start a run whose loop is the caller's own program",
 		Description:  "Holdfast keeps its state and never runs it. The same Idempotency-Key with the same request is the same run, so a program that was killed comes back to it; with another request 409.",
 		Parameters:   []*huma.Param{key},
@@ -82,7 +82,7 @@ func (a *api) programs() {
 		Responses:  map[string]*huma.Response{"200": door.JSONAnswer("the state; its ETag is what If-Match takes", door.SchemaOf[checkpoint](a.door))},
 	}, authn.Viewer, door.JSONHandler(a.loadCheckpoint))
 	a.door.RawOperation(huma.Operation{
-		OperationID: "save-checkpoint", Method: http.MethodPut, Path: "/v1/runs/{id}/checkpoint", Tags: tags,
+		OperationID: "save-checkpoint", Metadata: door.Work(), Method: http.MethodPut, Path: "/v1/runs/{id}/checkpoint", Tags: tags,
 		Summary: "Save the state of a program's run over the version that was loaded",
 		Description: "412 stale_checkpoint: somebody else has saved since. 428: If-Match is missing. 409 run_ended. " +
 			fmt.Sprintf("The newest %d are kept. A repeat with the same Idempotency-Key over the same version is the same save.", console.KeptCheckpoints),

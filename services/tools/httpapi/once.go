@@ -22,7 +22,7 @@ func registerOnce(d *door.Door, a api) {
 	tags := []string{"effects"}
 	id := door.PathText("id", "of the effect, as proceed gave it")
 	d.RawOperation(huma.Operation{
-		Method: http.MethodPost, Path: "/v1/effects", Tags: tags, OperationID: "begin-effect",
+		Method: http.MethodPost, Path: "/v1/effects", Tags: tags, OperationID: "begin-effect", Metadata: door.Work(),
 		Summary: "Ask whether to act under a key",
 		Description: "proceed: act now and record the outcome under the fence. done: it happened, here is its result. busy: another holder may be acting, come back. held: a stop forbids it, come back. " +
 			"unknown: it may have happened; advice says what to do. The same holder gets the same fence again while its lease holds, so a lost answer costs nothing; " +
@@ -32,7 +32,7 @@ func registerOnce(d *door.Door, a api) {
 		Responses:    map[string]*huma.Response{"200": door.JSONAnswer("what to do", door.SchemaOf[onceAnswer](d))},
 	}, authn.Operator, door.JSONHandler(a.begin))
 	d.RawOperation(huma.Operation{
-		Method: http.MethodPut, Path: "/v1/effects/{id}", Tags: tags, OperationID: "record-effect",
+		Method: http.MethodPut, Path: "/v1/effects/{id}", Tags: tags, OperationID: "record-effect", Metadata: door.Work(),
 		Summary: "Record what became of an act",
 		Description: "failed means that it surely did not happen; who does not know says nothing. The same outcome again is answered with 200. " +
 			"409 fenced: the fence is no longer in force, the outcome is kept as a late receipt. 409 other_outcome: the first one stands.",
@@ -42,7 +42,7 @@ func registerOnce(d *door.Door, a api) {
 		Responses:    map[string]*huma.Response{"200": door.JSONAnswer("the effect as it stands", door.SchemaOf[Effect](d))},
 	}, authn.Operator, door.JSONHandler(a.record))
 	d.RawOperation(huma.Operation{
-		Method: http.MethodPost, Path: "/v1/effects/{id}/renew", Tags: tags, OperationID: "renew-effect",
+		Method: http.MethodPost, Path: "/v1/effects/{id}/renew", Tags: tags, OperationID: "renew-effect", Metadata: door.Work(),
 		Summary:      "Extend the lease of an act under way",
 		Description:  "Never shortens it. 409 fenced: stop acting.",
 		Parameters:   []*huma.Param{id},

@@ -24,6 +24,7 @@ func (a *api) registerStarts(d *door.Door) {
 	for _, kind := range []string{events.KindAgent, events.KindFlow} {
 		d.RawOperation(huma.Operation{
 			OperationID: "start-" + kind,
+			Metadata:    door.Work(),
 			Method:      http.MethodPost,
 			Path:        "/v1/" + kind + "s/{name}/runs",
 			Summary:     "Start a run of " + article[kind],
