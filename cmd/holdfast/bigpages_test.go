@@ -35,6 +35,7 @@ var idsOfPages = map[string]string{
 	"/ui/runs/{id}/rows/{seq}":      `SELECT run_id || '/rows/2' FROM runner.runs ORDER BY seq DESC, run_id LIMIT 1`,
 	"/ui/approvals/{id}":            `(SELECT approval_id FROM approvals.requests WHERE state = 'pending' ORDER BY 1 LIMIT 1) UNION ALL (SELECT approval_id FROM approvals.requests WHERE state = 'approved' ORDER BY 1 LIMIT 1)`,
 	"/ui/effects/{id}":              `(SELECT effect_id FROM tools.effects WHERE state = 'unknown' ORDER BY 1 LIMIT 1) UNION ALL (SELECT effect_id FROM tools.effects WHERE state = 'succeeded' ORDER BY 1 LIMIT 1)`,
+	"/ui/stops/{id}":                `SELECT stop_id FROM tools.stops ORDER BY stop_id LIMIT 1`,
 	"/ui/webhooks/{name}":           `SELECT webhook FROM trigger.attempts ORDER BY attempt_id LIMIT 1`,
 	"/ui/schedules/{name}":          `SELECT name FROM trigger.schedules ORDER BY name LIMIT 1`,
 	"/ui/deliveries/{id}":           `SELECT attempt_id::text FROM trigger.attempts ORDER BY attempt_id LIMIT 1`,

@@ -17,10 +17,10 @@ SELECT b.i, b.root, b.kind, b.at, b.dice, b.place,
        CASE WHEN b.kind = 'flow' THEN 'nightly-competitors' WHEN b.root IS NOT NULL THEN 'competitor-check'
             ELSE (ARRAY['competitor-check', 'refund-triage', 'ticket-router', 'lead-enrich', 'stock-digest', 'newsletter-draft', 'catalog-sync', 'return-labels'])[1 + b.dice % 8] END AS name,
        -- The newest are open, and a few old ones still are.
-       CASE WHEN b.i < {{runs}} - {{runs}} / 20 AND b.dice >= 10 OR b.i = {{runs}} / 2 THEN
+       CASE WHEN b.i < {{runs}} - {{runs}} / 20 AND b.dice >= 10 OR b.i = {{runs}} / 2 + 51 THEN
                  CASE WHEN b.dice < 830 THEN 'completed' WHEN b.dice < 920 THEN 'failed' WHEN b.dice < 970 THEN 'cancelled' ELSE 'expired' END
             ELSE CASE WHEN b.dice % 10 < 2 THEN 'running' WHEN b.dice % 10 < 7 THEN 'waiting' WHEN b.dice % 10 = 7 THEN 'paused' WHEN b.dice % 10 = 8 THEN 'needs_attention' ELSE 'cancelling' END END AS status,
-       CASE WHEN b.i = {{runs}} / 2 THEN {{long}} ELSE 3 + ((('x' || substr(md5('rows/' || b.i), 1, 7))::bit(28)::bigint % 1000) * 2 * greatest(0, ({{rows}} - {{long}}) / {{runs}} - 3) / 1000)::int END AS rows,
+       CASE WHEN b.i = {{runs}} / 2 + 51 THEN {{long}} ELSE 3 + ((('x' || substr(md5('rows/' || b.i), 1, 7))::bit(28)::bigint % 1000) * 2 * greatest(0, ({{rows}} - {{long}}) / {{runs}} - 3) / 1000)::int END AS rows,
        (ARRAY['webhook', 'webhook', 'api', 'schedule', 'event'])[1 + b.i % 5] AS source,
        (ARRAY['stripe', 'helpdesk', 'maria', 'hourly-stock', 'orders'])[1 + b.i % 5] AS source_name
   FROM big b;
@@ -118,3 +118,6 @@ SELECT 'big-' || i, 'default', 'ops', 'failed', run_id, '{}', 'delivered', 1, at
 --
 INSERT INTO console.commands (id, namespace, run_id, kind, body, principal, created_at, announced_at, landed_at)
 SELECT 'big-' || i, 'default', run_id, 'cancel', '{}', 'maria', at, at, at FROM bigruns WHERE status = 'cancelled';
+--
+INSERT INTO tools.stops (stop_id, namespace, scope, name, principal, note, since, ended_at, ended_by)
+SELECT 'big-stop-' || n, 'default', 'tool', 'set_price', 'maria', 'wrong prices', clock_timestamp() - n * interval '1 day', clock_timestamp() - n * interval '1 day' + interval '1 h', 'maria' FROM generate_series(1, 100) n;
