@@ -13,4 +13,6 @@ var menu = []Entry{
 	{"triggers", "/ui/triggers", "s-wait", "Triggers"},
 	{"agents", "/ui/agents", "s-flow", "Agents and flows"},
 	{"events", "/ui/events", "s-list", "Events"},
+	{"budgets", "/ui/budgets", "s-cost", "Budgets and cost"},
+	{"system", "/ui/system", "s-sys", "System"},
 }

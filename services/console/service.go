@@ -33,6 +33,7 @@ type Store interface {
 	ResourceStore
 	DefinitionReader
 	CostReader
+	OperationReader
 	SystemReader
 	CheckupReader
 	PoolReader

@@ -22,6 +22,8 @@ func (a *api) pages() {
 	a.runPages()
 	a.deletePages()
 	a.agentPages()
+	a.budgetPages()
+	a.systemPages()
 	a.signInPages()
 	a.accountPages()
 	a.auditPages()

@@ -1,0 +1,108 @@
+package httpapi_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door/doortest"
+	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console/httpapi"
+)
+
+const budgetYAML = `apiVersion: holdfast/v1
+kind: Budget
+metadata: {name: night}
+spec: {unit: usd, limit: 18, window: {timeZone: Europe/Berlin, startHour: 2}, alertAt: [80]}
+---
+apiVersion: holdfast/v1
+kind: Budget
+metadata: {name: unused}
+spec: {limit: 1000}
+`
+
+func (r *rig) says(t *testing.T, path, token string, want ...string) string {
+	t.Helper()
+	status, _, raw := r.do("GET", path, token, "")
+	if status != 200 {
+		t.Fatalf("%s: %d %s", path, status, raw)
+	}
+	for _, w := range want {
+		if !strings.Contains(raw, w) {
+			t.Errorf("%s does not say %q", path, w)
+		}
+	}
+	if strings.Contains(raw, "<script>alert") {
+		t.Errorf("%s obeys what it shows", path)
+	}
+	return raw
+}
+
+func TestBudgetsPage_GaugesRaiseAndCost(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	viewer, admin := doortest.Token(authn.Viewer), doortest.Token(authn.Admin)
+	const path, evil = "/ui/budgets", `"><script>alert(1)</script>`
+	r.says(t, path, viewer, "No shared budget is defined", "No model was called in this time")
+	get[[]httpapi.Applied](r, "POST", "/v1/resources", authn.Admin, documents(t, budgetYAML))
+	id := events.NewRunID()
+	r.take("default", id, "checker", `{}`)
+	r.exec(`UPDATE runner.runs SET status = 'paused', paused_for = 'pool:night' WHERE run_id = $1`, id)
+	r.exec(`INSERT INTO runner.pools (namespace, pool, window_start, unit, ceiling, used, reserved) VALUES ('default', 'night', '2026-03-05', 'micro_usd', 18000000, 9007199, 8992801), ('default', $1, 'all', 'tokens', 10, 10, 0), ('other', 'theirs', 'all', 'tokens', 10, 10, 0)`, evil)
+	r.spend("default", id, id, "checker", "claude", 0, 12, 54301, 301)
+	shown := r.says(t, path, viewer, "$9.007199 of $18; $8.992801 reserved", `width="50.0%"`, "by the day of Europe/Berlin and starts anew at", "1 run waits", "No run has drawn on it yet", "0 of 1000",
+		"used up", "&lt;script&gt;alert(1)", `href="/ui/definitions/agent/checker"`, "$0.054301", "$0.000301")
+	if strings.Contains(shown, "/raise") || strings.Contains(shown, "theirs") {
+		t.Error("a viewer is offered a raise, or sees the budget of another namespace")
+	}
+	r.says(t, path, admin, `action="/ui/budgets/night/raise"`)
+	r.says(t, path+"?by=model&since=1d", viewer, `href="/ui/definitions/model/claude"`)
+	if status, _, raw := r.do("GET", path+"?by=label&label="+url.QueryEscape(evil), viewer, ""); status != 422 || !strings.Contains(raw, "is not the key of a label") || strings.Contains(raw, "<script>alert") {
+		t.Errorf("a label that is none: %d", status)
+	}
+
+	raise := func(token, name, to string) (int, string, string) {
+		status, header, raw := r.do("POST", path+"/"+name+"/raise", token, url.Values{"to": {to}}.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+		return status, header.Get("Location"), raw
+	}
+	for to, want := range map[string]string{"lots": "is not an amount in dollars like 2.50", "17.5": "is not more than the limit of now, $18"} {
+		if status, _, raw := raise(admin, "night", to); status != 422 || !strings.Contains(raw, want) || !strings.Contains(raw, `value="`+to+`"`) {
+			t.Errorf("a raise to %s: %d, or it does not say %q", to, status, want)
+		}
+	}
+	if status, _, _ := raise(doortest.Token(authn.Operator), "night", "25"); status != 403 {
+		t.Errorf("an operator raises: %d", status)
+	}
+	if status, _, _ := raise(doortest.TokenIn("other", authn.Admin), "night", "25"); status != 404 {
+		t.Errorf("another namespace raises: %d", status)
+	}
+	if status, where, raw := raise(admin, "night", "$25.000001"); status != 303 || where != path+"?raised=night" {
+		t.Fatalf("a raise: %d %s", status, raw)
+	}
+	r.says(t, path+"?raised=night", admin, "The raise of night is on its way")
+	var body string
+	if err := r.db.QueryRow(t.Context(), `SELECT run_id || ' ' || body::text FROM console.commands WHERE kind = 'raise_budget'`).Scan(&body); err != nil || !strings.Contains(body, string(id)) || !strings.Contains(body, "25000001") || !strings.Contains(body, "pool:night") {
+		t.Errorf("order %s, %v", body, err)
+	}
+}
+
+func TestSystemPage_SaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	viewer := doortest.Token(authn.Viewer)
+	const evil = `"><script>alert(1)</script>`
+	r.says(t, "/ui/system", viewer, "No worker has written a heartbeat", "no process of runner is alive", "No run is parked", "All notices arrived", "No service has rejected a message", "runner-step")
+	id := events.NewRunID()
+	r.take("default", id, "checker", `{}`)
+	r.exec(`UPDATE runner.runs SET status = 'needs_attention', error = json_build_object('code', $2::text) WHERE run_id = $1`, id, evil)
+	r.exec(`INSERT INTO runner.workers (name, beat, fresh_since) VALUES ($1, clock_timestamp(), clock_timestamp() - interval '1 min'), ('gone', clock_timestamp() - interval '20 s', clock_timestamp() - interval '1 min')`, evil)
+	r.exec(`INSERT INTO runner.rejected (subject, cause, code, detail, body) VALUES ('hf.run.secret', 'c', $1, 'd', '')`, evil)
+	shown := r.says(t, "/ui/system", viewer, "1 runs need attention", "<b>1</b> run needs attention", "alive", "silent", "A start, signal or order", `href="/?status=needs_attention"`)
+	if strings.Contains(shown, "hf.run.secret") || strings.Count(shown, "&lt;script&gt;alert(1)") < 3 {
+		t.Error("a subject of another namespace is shown, or what is wrong is not")
+	}
+	if other := r.says(t, "/ui/system", doortest.TokenIn("other", authn.Viewer)); strings.Contains(other, "run needs attention") {
+		t.Error("another namespace sees the parked run")
+	}
+}
