@@ -15,6 +15,7 @@ type GraphNode struct {
 	Href               string // of the page of what it starts
 	Each, When, Then   string // for each of which list, under which condition, what a failure means
 	Nested             bool   // it starts another flow
+	State, About       string // of a run: the class of what the step is at, and words for it
 	Needs              []string
 }
 
@@ -31,6 +32,7 @@ type GraphBox struct {
 	Name, About, More          string
 	NameY, AboutY, MoreY, Edge int
 	Each, When, Nested         bool
+	State                      string
 }
 
 // Sizes of a drawing, in points.
@@ -185,7 +187,7 @@ func boxOf(n GraphNode, x, y int) GraphBox {
 		more = append(more, "for each of "+n.Each)
 	}
 	return GraphBox{X: x, Y: y, W: boxWidth, H: boxHeight, Edge: x + 10, NameY: y + 21, AboutY: y + 38, MoreY: y + 53,
-		Name: fit(n.Name, boxChars-3), About: fit(strings.TrimSpace(n.Kind+" "+n.Starts), boxChars), More: fit(strings.Join(more, ", "), boxChars+4),
+		State: n.State, Name: fit(n.Name, boxChars-3), About: fit(cmp.Or(n.About, strings.TrimSpace(n.Kind+" "+n.Starts)), boxChars), More: fit(strings.Join(more, ", "), boxChars+4),
 		Each: n.Each != "", When: n.When != "", Nested: n.Nested}
 }
 

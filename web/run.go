@@ -1,5 +1,8 @@
 package web
 
+// StatusChip is how the status of a run looks.
+func StatusChip(status string) Chip { return chipOf(status) }
+
 // callChip is how the state of a call or of its effect looks.
 func callChip(state string) Chip {
 	switch state {
@@ -24,3 +27,6 @@ func callChip(state string) Chip {
 	}
 	return Chip{"chip k-idle", "s-wait", words(state)}
 }
+
+// clip is the beginning of a text that stands beside others.
+func clip(s string) string { return fit(s, 40) }

@@ -98,7 +98,7 @@ func Render(w io.Writer, name string, data any) error {
 }
 
 var funcs = merged(template.FuncMap{
-	"callChip": callChip, "effectChip": effectChip, "triggerChip": triggerChip,
+	"callChip": callChip, "clip": clip, "effectChip": effectChip, "triggerChip": triggerChip,
 	"field": fieldOf,
 	"show":  Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words, "menu": func() []Entry { return menu },
 }, agentFuncs, signInFuncs, liveFuncs)

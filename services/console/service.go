@@ -21,6 +21,8 @@ type Store interface {
 	ForkStore
 	TurnReader
 	TimelineReader
+	SaidReader
+	PartReader
 	DeletionStore
 	MessageStore
 	MigrationReader

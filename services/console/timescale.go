@@ -139,10 +139,10 @@ var tickSteps = []time.Duration{
 	time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 48 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour,
 }
 
-// Ticks are round moments outside what is squeezed, at least 12 of the line apart, and how
+// Ticks are round moments outside what is squeezed, at least 17 of the line apart, and how
 // far they are apart in time.
 func (s Scale) Ticks() (out []time.Time, step time.Duration) {
-	const apart = 12.0
+	const apart = 17.0
 	var rest time.Duration
 	for _, p := range s.parts {
 		if !s.squeezed(p) {
@@ -150,7 +150,7 @@ func (s Scale) Ticks() (out []time.Time, step time.Duration) {
 		}
 	}
 	step = tickSteps[len(tickSteps)-1]
-	for i := len(tickSteps) - 1; i >= 0 && rest/tickSteps[i] < 7; i-- {
+	for i := len(tickSteps) - 1; i >= 0 && rest/tickSteps[i] < 6; i-- {
 		step = tickSteps[i]
 	}
 	last := -apart

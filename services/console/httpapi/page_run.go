@@ -14,8 +14,8 @@ import (
 )
 
 func (a *api) runPages() {
-	a.door.Raw("GET /ui/runs/{id}", authn.Viewer, page(a.runPage))
-	a.door.Raw("GET /ui/runs/{id}/rows/{seq}", authn.Viewer, page(a.rowPage))
+	a.door.Raw("GET /ui/runs/{id}", authn.Viewer, sheet(a.runPage))
+	a.door.Raw("GET /ui/runs/{id}/rows/{seq}", authn.Viewer, sheet(a.rowPage))
 	a.orderPages()
 	a.forkPages()
 }
@@ -26,8 +26,10 @@ type runPage struct {
 	Head                   runHead
 	Why                    console.Reason
 	Input, Output, Problem string
-	Cost                   string
-	Budgets                []budgetRow
+	Gauges                 []gaugeView
+	Chat                   chatView
+	Parts                  partsView
+	Forkable               bool
 	Plan                   []events.PlanItem
 	Facts                  []factRow
 	Artifacts              []artifactRow
@@ -76,6 +78,8 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 	if err := a.journalOf(r.Context(), &data, at); err != nil {
 		return err
 	}
+	data.Parts = a.partsOf(r.Context(), situation)
+	data.Forkable = p.Role.Allows(authn.Operator) && offers{Run: run}.forkable()
 	if data.Timeline, err = a.timeline(r.Context(), run, at, situation.Now, [2]int64{data.First, data.Last}); err != nil {
 		data.Timeline.Empty = "The rows cannot be drawn. The journal below has them."
 		a.console.Log().WarnContext(r.Context(), "timeline not readable", telemetry.KeyRunID, id, "err", err)
@@ -98,3 +102,8 @@ func (a *api) newerVersion(ctx context.Context, run console.Run) (events.Digest,
 // ID and Buttons are what the buttons of the page need.
 func (p *runPage) ID() events.RunID     { return p.Run.ID }
 func (p *runPage) Buttons() []runButton { return p.Head.Buttons }
+
+// AnyParts reports whether the panel has anything to show.
+func (p *runPage) AnyParts() bool {
+	return len(p.Gauges)+len(p.Plan)+len(p.Facts)+len(p.Artifacts)+len(p.Parts.Asked)+len(p.Parts.Effects) > 0 || p.Parts.Problem != ""
+}

@@ -50,8 +50,8 @@ type forkPage struct {
 }
 
 func (a *api) forkPages() {
-	a.door.Raw("GET /ui/runs/{id}/fork", authn.Operator, page(a.askFork))
-	a.door.Raw("POST /ui/runs/{id}/fork", authn.Operator, page(a.fork1))
+	a.door.Raw("GET /ui/runs/{id}/fork", authn.Operator, sheet(a.askFork))
+	a.door.Raw("POST /ui/runs/{id}/fork", authn.Operator, sheet(a.fork1))
 }
 
 func forkOrderOf() runOrder {

@@ -100,6 +100,8 @@ func took(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
 		return "0" + nbsp + "s"
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%d%sms", d/time.Millisecond, nbsp)
 	case d < 10*time.Second:
 		return fmt.Sprintf("%d.%d%ss", d/time.Second, d%time.Second/(100*time.Millisecond), nbsp)
 	case d < time.Minute:

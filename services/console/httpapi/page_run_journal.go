@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
 )
 
 const (
@@ -33,6 +34,7 @@ type journalRow struct {
 	At                  time.Time
 	Kind, Doc           string
 	Cause, Worker, Data string
+	What                string // in a few words
 	Cut                 bool
 }
 
@@ -40,18 +42,22 @@ type journalRow struct {
 func (a *api) journalOf(ctx context.Context, p *runPage, at int64) error {
 	run := p.Run
 	after := windowAfter(run.Seq, at, pageJournal)
-	rows, err := a.console.Shown(ctx, run.Namespace, run.ID, after, pageJournal)
+	rows, err := a.console.Said(ctx, run.Namespace, run.ID, after, pageJournal)
 	if err != nil {
 		return err
 	}
 	v := &p.journalView
 	v.First, v.Last, v.Around = after+1, after+int64(len(rows)), at
+	if len(rows) > 0 {
+		v.First, v.Last = rows[0].Seq, rows[len(rows)-1].Seq
+	}
 	if after > 0 {
 		v.Earlier = max(after-pageJournal/2, 1)
 	}
 	if v.Last < run.Seq && len(rows) > 0 {
 		v.Later = v.Last + pageJournal/2
 	}
+	a.chatOf(ctx, p, rows)
 	for _, e := range rows {
 		said := pretty(e.Data)
 		cut := e.Elided > 0 || len(said) > shownData
@@ -59,7 +65,7 @@ func (a *api) journalOf(ctx context.Context, p *runPage, at int64) error {
 			bytes := max(e.Elided, int64(len(e.Data)))
 			said = strings.ToValidUTF8(said[:min(len(said), shownData)], "") + fmt.Sprintf("\n… %d bytes in all", bytes)
 		}
-		v.Journal = append(v.Journal, journalRow{e.Seq, e.At, e.Kind, docOf(e.Kind), e.Cause, e.Worker, said, cut})
+		v.Journal = append(v.Journal, journalRow{Seq: e.Seq, At: e.At, Kind: e.Kind, Doc: docOf(e.Kind), Cause: e.Cause, Worker: e.Worker, Data: said, Cut: cut, What: console.RowWords(e)})
 	}
 	slices.Reverse(v.Journal)
 	return nil

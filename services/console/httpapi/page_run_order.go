@@ -52,10 +52,10 @@ func (a *api) orderPages() {
 	for _, o := range runOrders() {
 		path := "/ui/runs/{id}/" + o.name
 		if o.ask != nil {
-			a.door.Raw("GET "+path, o.role, page(func(w http.ResponseWriter, r *http.Request) error { return a.askOrder(w, r, o) }))
+			a.door.Raw("GET "+path, o.role, sheet(func(w http.ResponseWriter, r *http.Request) error { return a.askOrder(w, r, o) }))
 		}
 		if o.do != nil {
-			a.door.Raw("POST "+path, o.role, page(func(w http.ResponseWriter, r *http.Request) error { return a.giveOrder(w, r, o) }))
+			a.door.Raw("POST "+path, o.role, sheet(func(w http.ResponseWriter, r *http.Request) error { return a.giveOrder(w, r, o) }))
 		}
 	}
 }

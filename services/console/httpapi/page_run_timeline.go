@@ -49,7 +49,7 @@ type tickView struct {
 	Alt     bool // left out where there is little room
 }
 
-type cutView struct{ X, Text string }
+type cutView struct{ X, Text, Anchor string }
 
 // percent writes a place without an exponent.
 func percent(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) + "%" }
@@ -71,7 +71,7 @@ func (a *api) timeline(ctx context.Context, run console.Run, at int64, now time.
 		return v, err
 	}
 	v = viewOf(t, func(seq int64) string { return rowHref(run.ID, seq, here) })
-	v.First, v.Last = after+1, after+int64(n)
+	v.First, v.Last = after+1, min(after+int64(n), run.Seq)
 	if after > 0 {
 		v.Earlier = max(after-console.TimelineRows/2, 1)
 	}
@@ -108,11 +108,18 @@ func viewOf(t console.Timeline, href func(int64) string) (v timelineView) {
 	}
 	ticks, step := s.Ticks()
 	for i, at := range ticks {
+		if t.Open && s.X(at) > 80 { // "now" stands there
+			break
+		}
 		v.Ticks = append(v.Ticks, tickView{percent(s.X(at)), tickText(at, step), i%3 != 0})
 	}
 	var lost time.Duration
 	for _, c := range t.Cuts {
-		v.Cuts = append(v.Cuts, cutView{percent(s.X(c.At)), "went away, begun again after " + took(c.Lost)})
+		x, anchor := s.X(c.At), "start"
+		if x > 35 {
+			anchor = "end"
+		}
+		v.Cuts = append(v.Cuts, cutView{percent(x), "begun again after " + took(c.Lost), anchor})
 		lost += c.Lost
 	}
 	if n := len(t.Cuts); n > 3 { // their words would cover each other

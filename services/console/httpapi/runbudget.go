@@ -2,9 +2,9 @@ package httpapi
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/console"
@@ -58,14 +58,13 @@ func costOf(r console.Run) string {
 type factRow struct{ Name, Value string }
 
 type artifactRow struct {
-	ID, What string
-	Bytes    int64
-	At       time.Time
+	ID, What, Size string
+	Elsewhere      bool // it has no bytes here
 }
 
 // known is what the run has written down, left behind and used.
 func (p *runPage) known(r console.Run) {
-	p.Cost, p.Budgets, p.Plan, p.MoreArtifacts = costOf(r), budgetRows(r.Budgets), r.Known.Plan, r.Known.More
+	p.Gauges, p.Plan, p.MoreArtifacts = gaugesOf(r.Budgets), r.Known.Plan, r.Known.More
 	for _, name := range slices.Sorted(maps.Keys(r.Known.Facts)) {
 		p.Facts = append(p.Facts, factRow{name, pretty(r.Known.Facts[name])})
 	}
@@ -74,6 +73,17 @@ func (p *runPage) known(r console.Run) {
 		if kind := cmp.Or(x.ContentType, x.Kind); kind != "" {
 			what += ", " + kind
 		}
-		p.Artifacts = append(p.Artifacts, artifactRow{x.ID, what, x.Bytes, x.CreatedAt})
+		p.Artifacts = append(p.Artifacts, artifactRow{x.ID, what, sizeOf(x.Bytes), x.URI != ""})
 	}
+}
+
+// sizeOf is a size for people.
+func sizeOf(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%d.%d KiB", n>>10, n&(1<<10-1)*10>>10)
+	}
+	return fmt.Sprintf("%d.%d MiB", n>>20, n&(1<<20-1)*10>>20)
 }

@@ -68,7 +68,7 @@ func TestRun_ShowsItsBudgets(t *testing.T) {
 		t.Errorf("%d tokens, %d read from and %d written to the cache; want 20, 12 and 3", run.Tokens, run.CacheRead, run.CacheWrite)
 	}
 	_, _, raw := r.do("GET", "/ui/runs/"+string(id), doortest.Token(authn.Viewer), "")
-	for _, text := range []string{"<dt>Cost</dt><dd>$1.6</dd>", ">$3<", ">30m0s<", ">2h0m0s<", "pool:night"} {
+	for _, text := range []string{"<dt>Cost</dt><dd>$1.6</dd>", "$1.6 of $3<", "30m0s of 2h0m0s<", "Shared budget night", "20 of 1000; 5 booked", `url(#r-hatch2)`} {
 		if !strings.Contains(raw, text) {
 			t.Errorf("the page has no %s", text)
 		}
