@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/bigtest"
 	"github.com/holdfast-run/holdfast/internal/bustest"
 	"github.com/holdfast-run/holdfast/internal/pgtest"
+	"github.com/holdfast-run/holdfast/pkg/client"
 )
 
 // slowPage is what a page may take on a large database.
@@ -37,8 +38,8 @@ var idsOfPages = map[string]string{
 	"/ui/effects/{id}":              `(SELECT effect_id FROM tools.effects WHERE state = 'unknown' ORDER BY 1 LIMIT 1) UNION ALL (SELECT effect_id FROM tools.effects WHERE state = 'succeeded' ORDER BY 1 LIMIT 1)`,
 	"/ui/stops/{id}":                `SELECT stop_id FROM tools.stops ORDER BY stop_id LIMIT 1`,
 	"/ui/webhooks/{name}":           `SELECT webhook FROM trigger.attempts ORDER BY attempt_id LIMIT 1`,
-	"/ui/schedules/{name}":          `SELECT name FROM trigger.schedules ORDER BY name LIMIT 1`,
-	"/ui/deliveries/{id}":           `SELECT attempt_id::text FROM trigger.attempts ORDER BY attempt_id LIMIT 1`,
+	"/ui/triggers/schedules/{name}": `SELECT 'schedule-1'`,
+	"/ui/triggers/deliveries/{id}":  `SELECT attempt_id::text FROM trigger.attempts ORDER BY attempt_id LIMIT 1`,
 }
 
 // Lists are also read as people narrow them.
@@ -102,6 +103,7 @@ func TestPages_OnALargeDatabase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		docs = append(docs, client.Document{File: "fired.yaml", Text: "apiVersion: holdfast/v1\nkind: Schedule\nmetadata: {name: schedule-1}\nspec: {cron: \"0 2 1 1 *\", flow: competitor-night, input: {night: x, competitors: []}}\n"})
 		if _, err := remote(t, "http://"+front, adminToken).Apply(t.Context(), docs); err != nil {
 			t.Fatal(err)
 		}
