@@ -29,6 +29,7 @@ type DataCommands struct {
 	Budgets     BudgetsCmd     `cmd:"" group:"work" help:"See what shared budgets have used, and raise ceilings."`
 	Cost        CostCmd        `cmd:"" group:"work" help:"See what model calls used and cost, by agent, flow, model, label, trigger or day."`
 	Concurrency ConcurrencyCmd `cmd:"" group:"work" help:"See which runs hold concurrency keys, and who waits."`
+	Durability  DurabilityCmd  `cmd:"" group:"work" help:"Say what became of work whose worker was lost, and what was kept from happening twice."`
 	Overview    OverviewCmd    `cmd:"" group:"work" help:"Say what runs, what is stuck, what waits for a person, what changed and what it cost."`
 	Doctor      DoctorCmd      `cmd:"" group:"work" help:"Say what is wrong and what to do about it."`
 	Artifacts   ArtifactsCmd   `cmd:"" group:"work" help:"List and download what tool calls left behind."`

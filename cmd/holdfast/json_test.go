@@ -63,6 +63,7 @@ var jsonOf = map[string][]any{
 	"budgets show":         {client.Page[client.Budget]{}},
 	"budgets raise":        {commandResult{}},
 	"concurrency list":     {client.Page[client.ConcurrencyKey]{}},
+	"durability":           {client.Durability{}},
 	"overview":             {client.Overview{}},
 	"doctor":               {client.Checkup{}},
 	"artifacts list":       {client.Page[client.Artifact]{}},

@@ -35,6 +35,7 @@ type Store interface {
 	ResourceStore
 	DefinitionReader
 	CostReader
+	DurabilityReader
 	OperationReader
 	SystemReader
 	CheckupReader

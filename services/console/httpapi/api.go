@@ -68,6 +68,7 @@ func Register(d *door.Door, s *console.Service, how ...SignIn) {
 	a.pages()
 	a.live()
 	a.overview()
+	a.durability()
 }
 
 // problem turns the console's errors into problems; others pass.

@@ -31,6 +31,7 @@ type systemPage struct {
 	Parked   []console.Tally
 	Rejected []rejectedRow
 	Notices  []console.LostNotice
+	Resumed  []durabilityRow
 	MayOrder bool
 }
 
@@ -75,6 +76,9 @@ func (a *api) systemPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	for _, x := range rejected {
 		data.Rejected = append(data.Rejected, rejectedRow{x, afterRejection[x.Service]})
+	}
+	if data.Resumed, err = a.durabilities(r.Context(), p.Namespace); err != nil {
+		return err
 	}
 	if data.Notices, err = a.console.LostNotices(r.Context(), p.Namespace, pageNotices); err != nil {
 		return err

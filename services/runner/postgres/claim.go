@@ -27,7 +27,8 @@ func (s *Store) Claim(ctx context.Context, id events.RunID, seq int64, worker, c
 // beats now and has done so for two seconds, the owner's has been silent for
 // more than 1.5 s (a stopped one's beat is -infinity, which no subtraction takes). A claim of my own process may move at once. Reservations of
 // the abandoned epoch count as spent: what the lost call cost is unknown. Tool
-// calls of an answer whose commit was lost have not begun.
+// calls of an answer whose commit was lost have not begun. How long nobody had the
+// run is kept for reports.
 const takeOver = `
 WITH moved AS (
     UPDATE runner.runs r SET
@@ -40,7 +41,14 @@ WITH moved AS (
       AND (r.claim_worker = $4
            OR me.fresh_since < clock_timestamp() - interval '2 s'
               AND NOT EXISTS (SELECT FROM runner.workers o WHERE o.name = r.claim_worker AND o.beat >= clock_timestamp() - interval '1.5 s'))
-    RETURNING r.claim_epoch, r.attempts),
+    RETURNING r.claim_epoch, r.attempts, r.namespace),
+kept AS (
+    INSERT INTO runner.takeovers (run_id, epoch, namespace, lost_worker, stopped, seen)
+    SELECT $1, moved.claim_epoch, moved.namespace, $2, coalesce(o.beat = '-infinity', false), nullif(o.beat, '-infinity')
+      FROM moved LEFT JOIN runner.workers o ON o.name = $2 WHERE $2 <> $4),
+old AS (
+    DELETE FROM runner.takeovers WHERE (run_id, epoch) IN
+        (SELECT run_id, epoch FROM runner.takeovers WHERE at < clock_timestamp() - interval '90 days' ORDER BY at LIMIT 100)),
 lost AS (
     DELETE FROM runner.reservations v USING moved WHERE v.run_id = $1 AND v.epoch <= $3
     RETURNING v.namespace, v.pool, v.window_start, v.amount),

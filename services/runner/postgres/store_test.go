@@ -123,6 +123,15 @@ func TestCaseC14_TakeoverIsJudgedByTheDatabaseClock(t *testing.T) {
 			if !errors.Is(err, tc.want) || tc.want == nil && err != nil {
 				t.Errorf("%v, want %v", err, tc.want)
 			}
+			// What is counted: that nobody had the run, for how long, and whether the owner had said so.
+			var n int64
+			var stopped, unseen bool
+			if err := db.Pool.QueryRow(t.Context(), `SELECT count(*), coalesce(bool_or(stopped), false), coalesce(bool_or(seen IS NULL), false) FROM runner.takeovers WHERE run_id = $1`, string(st.RunID)).Scan(&n, &stopped, &unseen); err != nil {
+				t.Fatal(err)
+			}
+			if moved := tc.want == nil; (n == 1) != moved || stopped != (tc.owner == 1<<62) || unseen != (moved && (tc.owner == -1 || tc.owner == 1<<62)) {
+				t.Errorf("%d rows, stopped %t, last sign of life unknown %t", n, stopped, unseen)
+			}
 		})
 	}
 }
