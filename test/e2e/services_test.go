@@ -27,6 +27,8 @@ func TestServices(t *testing.T) {
 		"apply says where a field is wrong":            applyNamesThePlace,
 		"a person follows a run in a browser":          personFollowsARun,
 		"a person decides in a browser":                personDecides,
+		"a person settles and stops in a browser":      personSettles,
+		"a person looks around in a browser":           personLooksAround,
 		"pages follow what happens in a browser":       pagesFollow,
 		"bad input is refused with what and where":     badInputIsRefused,
 	} {
