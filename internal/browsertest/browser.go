@@ -141,6 +141,12 @@ func (b *Tab) Click(selector string) {
 	b.Do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
+// Fill puts text into a field, in the place of what is there.
+func (b *Tab) Fill(selector, text string) {
+	b.t.Helper()
+	b.Do(chromedp.SetValue(chromedp.CSS(selector), text, chromedp.NodeVisible))
+}
+
 // Type types into a field, behind what is there.
 func (b *Tab) Type(selector, text string) {
 	b.t.Helper()

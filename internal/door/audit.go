@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -37,6 +38,10 @@ const (
 	FromClient = "client" // our own client: the command line, Go programs
 	FromAPI    = "api"
 )
+
+// auditWithin bounds one write of the audit: while the database is away an act is refused,
+// not kept waiting.
+const auditWithin = 3 * time.Second
 
 // Bounds of what is kept.
 const (
@@ -86,7 +91,9 @@ func (d *Door) Record(r *http.Request, p authn.Principal, action string, status 
 	}
 	e := d.entry(r, p, action)
 	e.Status = status
-	return d.cfg.Audit.Begin(r.Context(), e)
+	ctx, cancel := context.WithTimeout(r.Context(), auditWithin)
+	defer cancel()
+	return d.cfg.Audit.Begin(ctx, e)
 }
 
 func (d *Door) entry(r *http.Request, p authn.Principal, action string) AuditEntry {
@@ -123,7 +130,10 @@ func target(r *http.Request, pattern string) string {
 func (d *Door) audited(w http.ResponseWriter, r *http.Request, p authn.Principal, route Route, action string, h http.Handler) {
 	e := d.entry(r, p, action)
 	e.Target = target(r, route.Pattern)
-	if err := d.cfg.Audit.Begin(r.Context(), e); err != nil {
+	ctx, cancel := context.WithTimeout(r.Context(), auditWithin)
+	err := d.cfg.Audit.Begin(ctx, e)
+	cancel()
+	if err != nil {
 		Fail(w, r, unavailable(2e9).Because(err))
 		return
 	}
@@ -144,7 +154,9 @@ func (d *Door) audited(w http.ResponseWriter, r *http.Request, p authn.Principal
 			formSays(r, &e)
 		}
 		e.Reason, e.Target = auditText(e.Reason, maxReason), auditText(e.Target, maxTarget)
-		if err := d.cfg.Audit.End(context.WithoutCancel(r.Context()), e); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), auditWithin)
+		defer cancel()
+		if err := d.cfg.Audit.End(ctx, e); err != nil {
 			d.cfg.Log.ErrorContext(r.Context(), "the end of an act is not in the audit", "err", err, "request_id", e.RequestID, "action", e.Action, "status", e.Status)
 		}
 	}()
@@ -171,7 +183,9 @@ func formSays(r *http.Request, e *AuditEntry) {
 func (d *Door) refusedAct(r *http.Request, p authn.Principal, route Route, action string) {
 	e := d.entry(r, p, action)
 	e.Target, e.Status = target(r, route.Pattern), http.StatusForbidden
-	if err := d.cfg.Audit.Begin(r.Context(), e); err != nil {
+	ctx, cancel := context.WithTimeout(r.Context(), auditWithin)
+	defer cancel()
+	if err := d.cfg.Audit.Begin(ctx, e); err != nil {
 		d.cfg.Log.ErrorContext(r.Context(), "a refused act is not in the audit", "err", err, "request_id", e.RequestID, "action", e.Action)
 	}
 }

@@ -97,37 +97,37 @@ func Examine(system System, c Checkup) []Finding {
 	}
 	for _, t := range c.Parked {
 		add(FindingProblem, "parked_runs", t, fmt.Sprintf(`mend the cause, then: holdfast runs resume --where 'status=="needs_attention" && error.code=="%s"'`, t.Code),
-			"%d runs need attention (%s)", t.Count, t.Code)
+			"%s (%s)", many(t.Count, "run needs attention", "runs need attention"), t.Code)
 	}
-	tell := func(severity, code string, t Tally, next, what string) {
+	tell := func(severity, code string, t Tally, next, one, more string) {
 		if t.Count > 0 {
-			add(severity, code, t, next, what, t.Count)
+			add(severity, code, t, next, "%s", many(t.Count, one, more))
 		}
 	}
-	tell(FindingProblem, "doubts", c.Doubts, "holdfast effects list --state unknown, then: holdfast effects resolve ID", "of %d effects nobody knows whether they happened")
-	tell(FindingProblem, "newer_runs", c.NewerRuns, "start a runner of the newer release", "%d runs were written to by a newer release and wait for a runner of it")
-	tell(FindingProblem, "orphans", c.Orphans, "look at the runners' logs; whoever has their messages takes them over", "%d model calls are held by workers that are gone, for over a minute")
-	tell(FindingWarning, "untaken_starts", c.Untaken, "are runners and NATS there? GET /v1/system says who works", "%d starts were accepted over a minute ago and no runner has them yet")
-	tell(FindingWarning, "unasked_calls", c.Unasked, "are runners alive, and have they slots? holdfast runs why RUN says what one waits behind", "%d runs wait for a runner to make their model call, for over a minute")
-	tell(FindingWarning, "unlanded_commands", c.Unlanded, "are runners and NATS there? GET /v1/system says who works", "%d commands are kept and have not reached their run for over a minute")
+	tell(FindingProblem, "doubts", c.Doubts, "holdfast effects list --state unknown, then: holdfast effects resolve ID", "effect is in doubt: nobody knows whether it happened", "effects are in doubt: nobody knows whether they happened")
+	tell(FindingProblem, "newer_runs", c.NewerRuns, "start a runner of the newer release", "run was written to by a newer release and waits for a runner of it", "runs were written to by a newer release and wait for a runner of it")
+	tell(FindingProblem, "orphans", c.Orphans, "look at the runners' logs; whoever has their messages takes them over", "model call is held by a worker that is gone, for over a minute", "model calls are held by workers that are gone, for over a minute")
+	tell(FindingWarning, "untaken_starts", c.Untaken, "are runners and NATS there? GET /v1/system says who works", "start was accepted over a minute ago and no runner has it yet", "starts were accepted over a minute ago and no runner has them yet")
+	tell(FindingWarning, "unasked_calls", c.Unasked, "are runners alive, and have they slots? holdfast runs why RUN says what one waits behind", "run waits for a runner to make its model call, for over a minute", "runs wait for a runner to make their model call, for over a minute")
+	tell(FindingWarning, "unlanded_commands", c.Unlanded, "are runners and NATS there? GET /v1/system says who works", "command is kept and has not reached its run for over a minute", "commands are kept and have not reached their run for over a minute")
 	for _, t := range c.Rejected {
 		service, code, _ := strings.Cut(t.Code, " ")
-		add(FindingWarning, "rejected_messages", t, fmt.Sprintf("read them: SELECT * FROM %s.rejected ORDER BY id DESC LIMIT 20", service), "%s rejected %d messages within a day (%s), of all namespaces", service, t.Count, code)
+		add(FindingWarning, "rejected_messages", t, fmt.Sprintf("read them: SELECT * FROM %s.rejected ORDER BY id DESC LIMIT 20", service), "%s rejected %s within a day (%s), of all namespaces", service, many(t.Count, "message", "messages"), code)
 	}
 	for _, t := range c.Notices {
-		next, what := "mend what \"problem\" says in: holdfast notices list --state failed; then: holdfast notices resend NOTICE", "%d notices of the last week did not reach people"
+		next, what := "mend what \"problem\" says in: holdfast notices list --state failed; then: holdfast notices resend NOTICE", many(t.Count, "notice", "notices")+" of the last week did not reach people"
 		if t.Code == "unknown" {
 			next = "holdfast notices list --state unknown, look in the channel, then, knowing that people may read it twice: holdfast notices resend NOTICE --may-double"
-			what = "of %d notices of the last week nobody knows whether people read them"
+			what = many(t.Count, "notice", "notices") + " of the last week may or may not have reached people"
 		}
-		add(FindingWarning, t.Code+"_notices", t, next, what, t.Count)
+		add(FindingWarning, t.Code+"_notices", t, next, "%s", what)
 	}
 	for _, t := range c.Paused {
 		if t.Code == "" {
-			add(FindingWarning, "paused_runs", t, `holdfast runs resume --where 'status=="paused"'`, "%d runs are paused by an operator", t.Count)
+			add(FindingWarning, "paused_runs", t, `holdfast runs resume --where 'status=="paused"'`, "%s paused by an operator", many(t.Count, "run is", "runs are"))
 			continue
 		}
-		add(FindingWarning, "paused_runs", t, "raise the budget: POST /v1/runs/{id}/budget", "%d runs are paused: %s is used up", t.Count, t.Code)
+		add(FindingWarning, "paused_runs", t, "raise the budget: POST /v1/runs/{id}/budget", "%s paused: %s is used up", many(t.Count, "run is", "runs are"), t.Code)
 	}
 	for _, h := range system.Stops {
 		scope := strings.TrimSpace(h.Scope + " " + h.Name)
@@ -141,9 +141,17 @@ func Examine(system System, c Checkup) []Finding {
 			add(FindingWarning, "backlog", Tally{Count: int64(l.Pending)}, "more workers of that service, or wait", "consumer %s of %s is %d messages behind", l.Durable, l.Stream, l.Pending)
 		}
 	}
-	tell(FindingWarning, "waiting_for_people", old(c.Waiting, system.At), "holdfast approvals list", "%d questions wait for people, the oldest for over a day")
+	tell(FindingWarning, "waiting_for_people", old(c.Waiting, system.At), "holdfast approvals list", "question waits for people, for over a day", "questions wait for people, the oldest for over a day")
 	slices.SortStableFunc(out, func(a, b Finding) int { return cmp.Compare(severityRank(a), severityRank(b)) })
 	return out
+}
+
+// many counts what is one or more.
+func many(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }
 
 func severityRank(f Finding) int {

@@ -28,13 +28,13 @@ func TestExamine(t *testing.T) {
 		"parked runs are told apart, with the command that lets them go on": {system: healthy, in: Checkup{Parked: []Tally{{Code: "auth", Count: 500}, {Code: "damaged", Count: 1}}}, want: []string{
 			`problem parked_runs: 500 runs need attention (auth)`, `problem parked_runs: error.code=="damaged"`}},
 		"what is in doubt, held by the dead or written by a newer release": {system: healthy, in: Checkup{Doubts: Tally{Count: 2}, Orphans: Tally{Count: 3}, NewerRuns: Tally{Count: 4}}, want: []string{
-			"problem doubts: of 2 effects nobody knows", "problem newer_runs: 4 runs", "problem orphans: 3 model calls"}},
+			"problem doubts: 2 effects are in doubt: nobody knows", "problem newer_runs: 4 runs", "problem orphans: 3 model calls"}},
 		"what has not arrived": {system: healthy, in: Checkup{Untaken: Tally{Count: 1}, Unasked: Tally{Count: 3}, Unlanded: Tally{Count: 2}, Rejected: []Tally{{Code: "runner decode", Count: 7}}}, want: []string{
-			"warning untaken_starts: 1 starts", "warning unasked_calls: 3 runs wait for a runner", "warning unlanded_commands: 2 commands", "warning rejected_messages: runner rejected 7 messages within a day (decode)"}},
+			"warning untaken_starts: 1 start was", "warning unasked_calls: 3 runs wait for a runner", "warning unlanded_commands: 2 commands", "warning rejected_messages: runner rejected 7 messages within a day (decode)"}},
 		"notices that are not known to have arrived": {system: healthy, in: Checkup{Notices: []Tally{{Code: "failed", Count: 2}, {Code: "unknown", Count: 3}}}, want: []string{
 			"warning failed_notices: 2 notices of the last week", "warning unknown_notices: holdfast notices resend NOTICE --may-double"}},
 		"pauses, by an operator and by a budget": {system: healthy, in: Checkup{Paused: []Tally{{Count: 1}, {Code: "pool:night", Count: 2}}}, want: []string{
-			"warning paused_runs: 1 runs are paused by an operator", "warning paused_runs: pool:night is used up"}},
+			"warning paused_runs: 1 run is paused by an operator", "warning paused_runs: pool:night is used up"}},
 		"a stop, a backlog, and no NATS": {system: with(func(s *System) {
 			s.Stops, s.NoLag = []Stop{{Scope: "all", By: "maria", Note: "wrong prices", Since: now}}, "no connection"
 			s.Lags = []Lag{{Stream: "RUNS", Durable: "runner", Pending: 999}, {Stream: "TOOLS", Durable: "tools-default", Pending: 1000}}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/holdfast-run/holdfast/internal/browsertest"
 	"github.com/holdfast-run/holdfast/pkg/client"
 )
@@ -88,7 +86,7 @@ spec:
 	b.Sees("[role=alert]", "Nothing was started")
 	b.Forgive("422") // the browser logs the answer as an error
 	look(t, b, "start-refused")
-	b.Do(chromedp.SetValue(chromedp.CSS("form.start input.inp"), "by-form"))
+	b.Fill("form.start input.inp", "by-form")
 	b.Click(`form.start button[type=submit]`)
 	b.Sees("h1", "clerk")
 	if at := b.Location(); !strings.Contains(at, "/ui/runs/") {

@@ -29,6 +29,7 @@ func TestServices(t *testing.T) {
 		"a person decides in a browser":                personDecides,
 		"a person settles and stops in a browser":      personSettles,
 		"a person looks around in a browser":           personLooksAround,
+		"a person reads a long run in a browser":       personReadsALongRun,
 		"pages follow what happens in a browser":       pagesFollow,
 		"bad input is refused with what and where":     badInputIsRefused,
 	} {

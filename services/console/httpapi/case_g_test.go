@@ -227,9 +227,9 @@ func memory() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// TestWatchers_AThousandAreOneConsumer opens many pages at one replica.
+// TestWatchers_AThousandAreOneConsumer opens many pages at one replica. It runs beside
+// no other test of its process, whose memory it measures.
 func TestWatchers_AThousandAreOneConsumer(t *testing.T) {
-	t.Parallel()
 	watchers := 200
 	if longForm() {
 		watchers = 1000

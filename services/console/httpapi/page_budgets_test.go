@@ -98,7 +98,7 @@ func TestSystemPage_SaysWhatIsWrong(t *testing.T) {
 	r.exec(`UPDATE runner.runs SET status = 'needs_attention', error = json_build_object('code', $2::text) WHERE run_id = $1`, id, evil)
 	r.exec(`INSERT INTO runner.workers (name, beat, fresh_since) VALUES ($1, clock_timestamp(), clock_timestamp() - interval '1 min'), ('gone', clock_timestamp() - interval '20 s', clock_timestamp() - interval '1 min')`, evil)
 	r.exec(`INSERT INTO runner.rejected (subject, cause, code, detail, body) VALUES ('hf.run.secret', 'c', $1, 'd', '')`, evil)
-	shown := r.says(t, "/ui/system", viewer, "1 runs need attention", "<b>1</b> run needs attention", "alive", "silent", "A start, signal or order", `href="/?status=needs_attention"`)
+	shown := r.says(t, "/ui/system", viewer, "1 run needs attention (", "<b>1</b> run needs attention", "alive", "silent", "A start, signal or order", `href="/?status=needs_attention"`)
 	if strings.Contains(shown, "hf.run.secret") || strings.Count(shown, "&lt;script&gt;alert(1)") < 3 {
 		t.Error("a subject of another namespace is shown, or what is wrong is not")
 	}
