@@ -25,17 +25,27 @@ func TestServices(t *testing.T) {
 		"a running run keeps the definitions it has":   runKeepsItsDefinitions,
 		"a name means another agent in each namespace": namespacesAreApart,
 		"apply says where a field is wrong":            applyNamesThePlace,
-		"a person follows a run in a browser":          personFollowsARun,
-		"a person decides in a browser":                personDecides,
-		"a person settles and stops in a browser":      personSettles,
-		"a person looks around in a browser":           personLooksAround,
-		"a person reads a long run in a browser":       personReadsALongRun,
-		"pages follow what happens in a browser":       pagesFollow,
+		"in a browser":                                 inABrowser,
 		"bad input is refused with what and where":     badInputIsRefused,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			prove(t, d)
 		})
+	}
+}
+
+// inABrowser is what people do on pages, one after the other: a browser takes most of a
+// small machine.
+func inABrowser(t *testing.T, d *deployment) {
+	for name, prove := range map[string]func(*testing.T, *deployment){
+		"a person follows a run":     personFollowsARun,
+		"a person decides":           personDecides,
+		"a person settles and stops": personSettles,
+		"a person looks around":      personLooksAround,
+		"a person reads a long run":  personReadsALongRun,
+		"pages follow what happens":  pagesFollow,
+	} {
+		t.Run(name, func(t *testing.T) { prove(t, d) })
 	}
 }
