@@ -220,7 +220,7 @@ func groupTitle(g approvals.Group) string {
 // decideTicked answers POST /ui/approvals: each of what was ticked is decided by itself,
 // with the digest that was shown.
 func (p pages) decideTicked(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
-	if err := form(r); err != nil {
+	if _, err := door.Form(r); err != nil {
 		return err
 	}
 	do, comment := r.PostForm.Get("do"), strings.ReplaceAll(r.PostForm.Get("comment"), "\r\n", "\n")

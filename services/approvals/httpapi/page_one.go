@@ -115,7 +115,7 @@ func (p pages) decideOne(w http.ResponseWriter, r *http.Request, who authn.Princ
 	if err != nil {
 		return err
 	}
-	if err := form(r); err != nil {
+	if _, err := door.Form(r); err != nil {
 		return err
 	}
 	do, data := r.PostForm.Get("decision"), onePage{Typed: strings.ReplaceAll(r.PostForm.Get("comment"), "\r\n", "\n")}

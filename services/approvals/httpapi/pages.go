@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"net/http"
 	"time"
 
@@ -36,17 +35,6 @@ func registerPages(d *door.Door, a api) {
 
 func frameOf(who authn.Principal, title string) web.Frame {
 	return web.Frame{Title: title, Namespace: who.Namespace, Name: who.Name, Role: who.Role.String(), Here: "approvals", At: time.Now().UTC()}
-}
-
-// form reads what a page posted.
-func form(r *http.Request) error {
-	if err := r.ParseForm(); err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			return err
-		}
-		return door.Error(http.StatusBadRequest, door.CodeBadRequest, "this is not a form that a browser sends")
-	}
-	return nil
 }
 
 // itemView is one request as its reader sees it.

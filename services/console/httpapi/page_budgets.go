@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -235,11 +234,8 @@ func newGauge(p console.Pool, alertAt []int64, pause console.PoolPause) gauge {
 // raiseForm raises a shared budget through a run that waits for it, as
 // POST /v1/runs/{id}/budget does.
 func (a *api) raiseForm(w http.ResponseWriter, r *http.Request) error {
-	if err := r.ParseForm(); err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			return err
-		}
-		return door.Error(http.StatusBadRequest, door.CodeBadRequest, "this is not a form that a browser sends")
+	if _, err := door.Form(r); err != nil {
+		return err
 	}
 	name := r.PathValue("name")
 	p, _ := authn.FromContext(r.Context())

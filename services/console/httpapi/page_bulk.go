@@ -62,11 +62,8 @@ type bulkRow struct {
 // that it answers with names each run and has the button that orders, for exactly those.
 // The door has refused what other sites send.
 func (a *api) bulkForm(w http.ResponseWriter, r *http.Request) error {
-	if err := r.ParseForm(); err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			return err
-		}
-		return door.Error(http.StatusBadRequest, door.CodeBadRequest, "this is not a form that a browser sends")
+	if _, err := door.Form(r); err != nil {
+		return err
 	}
 	if r.PostFormValue("do") == console.OrderDelete {
 		return a.deleteForm(w, r)

@@ -42,11 +42,8 @@ func mayDelete(role authn.Role, r console.Run) bool {
 // asks; the page that it answers with has the button that deletes. The door has refused
 // what other sites send.
 func (a *api) deleteForm(w http.ResponseWriter, r *http.Request) error {
-	if err := r.ParseForm(); err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			return err
-		}
-		return door.Error(http.StatusBadRequest, door.CodeBadRequest, "this is not a form that a browser sends")
+	if _, err := door.Form(r); err != nil {
+		return err
 	}
 	ids := slices.Compact(slices.Sorted(slices.Values(r.PostForm["id"])))
 	if len(ids) == 0 || len(ids) > pageRuns {

@@ -193,7 +193,7 @@ func clipText(s string, n int) string {
 
 // fork1 begins the new run. What the form shows unchanged is no edit.
 func (a *api) fork1(w http.ResponseWriter, r *http.Request) error {
-	if err := readForm(r); err != nil {
+	if _, err := door.Form(r); err != nil {
 		return err
 	}
 	p, err := a.forkOf(r)

@@ -184,7 +184,7 @@ func (a *api) writeOrder(w http.ResponseWriter, r *http.Request, o runOrder, p *
 }
 
 func (a *api) giveOrder(w http.ResponseWriter, r *http.Request, o runOrder) error {
-	if err := readForm(r); err != nil {
+	if _, err := door.Form(r); err != nil {
 		return err
 	}
 	p, err := a.orderOf(r, o)
@@ -201,17 +201,6 @@ func (a *api) giveOrder(w http.ResponseWriter, r *http.Request, o runOrder) erro
 		return a.writeOrder(w, r, o, p, said.Status)
 	}
 	http.Redirect(w, r, fmt.Sprintf("/ui/runs/%s?done=%s", next, o.name), http.StatusSeeOther)
-	return nil
-}
-
-// readForm reads what a page posted.
-func readForm(r *http.Request) error {
-	if err := r.ParseForm(); err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			return err
-		}
-		return door.Error(http.StatusBadRequest, door.CodeBadRequest, "this is not a form that a browser sends")
-	}
 	return nil
 }
 

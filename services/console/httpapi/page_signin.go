@@ -70,13 +70,8 @@ func (a *api) postForm(r *http.Request) error {
 	if err := a.door.CrossOrigin(r); err != nil {
 		return err
 	}
-	if err := r.ParseForm(); err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			return err
-		}
-		return door.Error(http.StatusBadRequest, door.CodeBadRequest, "this is not a form that a browser sends")
-	}
-	return nil
+	_, err := door.Form(r)
+	return err
 }
 
 // signIn begins a session of a token.

@@ -112,7 +112,7 @@ func (p pages) settle(w http.ResponseWriter, r *http.Request, who authn.Principa
 	if err != nil {
 		return err
 	}
-	typed, err := form(r)
+	typed, err := door.Form(r)
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (p pages) showStops(w http.ResponseWriter, r *http.Request, who authn.Princ
 
 // stopForm answers POST /ui/stops: what it would mean, and with sure the stop.
 func (p pages) stopForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
-	typed, err := form(r)
+	typed, err := door.Form(r)
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (p pages) showStop(w http.ResponseWriter, r *http.Request, who authn.Princi
 
 // liftForm answers POST /ui/stops/{id}: the page that asks is the stop's own.
 func (p pages) liftForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
-	typed, err := form(r)
+	typed, err := door.Form(r)
 	if err != nil {
 		return err
 	}

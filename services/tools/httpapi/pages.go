@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
@@ -56,17 +54,6 @@ type problemPage struct {
 
 func frameOf(who authn.Principal, title, here string) web.Frame {
 	return web.Frame{Title: title, Namespace: who.Namespace, Name: who.Name, Role: who.Role.String(), Here: here, At: time.Now().UTC()}
-}
-
-// form reads what a page posted.
-func form(r *http.Request) (url.Values, error) {
-	if err := r.ParseForm(); err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			return nil, err
-		}
-		return nil, door.Error(http.StatusBadRequest, door.CodeBadRequest, "this is not a form that a browser sends")
-	}
-	return r.PostForm, nil
 }
 
 // utcOf reads a time that somebody typed, in UTC; the zero time when there is none.

@@ -211,7 +211,7 @@ func indentedJSON(raw json.RawMessage) string {
 // replayForm answers POST /ui/triggers/deliveries/{id}: it asks, and with sure it
 // takes the request again.
 func (a *api) replayForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
-	typed, err := postedForm(r)
+	typed, err := door.Form(r)
 	if err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ type replayManyPage struct {
 // replayManyForm answers POST /ui/triggers/deliveries: which would be taken again,
 // and with sure what became of each.
 func (a *api) replayManyForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
-	typed, err := postedForm(r)
+	typed, err := door.Form(r)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (a *api) showSchedule(w http.ResponseWriter, r *http.Request, who authn.Pri
 // scheduleForm answers POST /ui/triggers/schedules/{name}: pause, which can be taken
 // back, at once; a run now and going on ask first.
 func (a *api) scheduleForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
-	typed, err := postedForm(r)
+	typed, err := door.Form(r)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -177,11 +176,8 @@ func optionLabel(raw string) string {
 
 // startByForm answers POST /ui/start/{kind}/{name}.
 func (a *api) startByForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
-	if err := r.ParseForm(); err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			return err
-		}
-		return door.Error(http.StatusBadRequest, door.CodeBadRequest, "this is not a form that a browser sends")
+	if _, err := door.Form(r); err != nil {
+		return err
 	}
 	target, err := a.startTarget(r, who)
 	if err != nil {

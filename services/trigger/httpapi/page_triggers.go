@@ -72,14 +72,6 @@ func triggerFrame(who authn.Principal, title string) web.Frame {
 	return web.Frame{Title: title, Namespace: who.Namespace, Name: who.Name, Role: who.Role.String(), Here: "triggers", At: time.Now().UTC()}
 }
 
-// postedForm reads what a page posted.
-func postedForm(r *http.Request) (url.Values, error) {
-	if err := r.ParseForm(); err != nil {
-		return nil, door.Error(http.StatusBadRequest, door.CodeBadRequest, "this is not a form that a browser sends, or it is too large")
-	}
-	return r.PostForm, nil
-}
-
 type triggersPage struct {
 	web.Frame
 	Schedules  []scheduleView
