@@ -12,6 +12,8 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # Without C everywhere but under the race detector, and with the same flags for
 # building, vetting and testing: what one compiles, the next finds in the cache.
 export CGO_ENABLED := 0
+# What is compiled does not depend on the folder, so a second clone compiles only what differs.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 BUILD   := $(GO) build -buildvcs=false -ldflags "$(LDFLAGS)"
 
 # The packages where a data race would cost a run or double an effect. The model

@@ -106,7 +106,10 @@ func TestCaseB06_Overlap(t *testing.T) {
 			w.hands(t, 1)
 			day := time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC)
 			for i := range 3 {
-				// Nominal times of their own, so that no real tick comes between.
+				// No real tick comes between: the minute does not turn now, and afterwards the tick has a nominal time of its own.
+				until(t, "a minute that is young", func() bool {
+					return w.count(t, "(SELECT WHERE extract(second FROM clock_timestamp()) < 45) young") == 1
+				})
 				_, err := w.db.Pool.Exec(t.Context(), `UPDATE trigger.schedules SET next_at = date_trunc('minute', clock_timestamp()) - $1 * interval '1 min'`, 10-i)
 				if err != nil {
 					t.Fatal(err)
