@@ -30,7 +30,7 @@ CREATE UNIQUE INDEX ON bigruns (i);
 ANALYZE bigruns;
 --
 INSERT INTO runner.runs (run_id, namespace, kind, name, digest, status, seq, waiting, input, output, error, labels, trigger, principal, parent_run_id, parent_item, model_calls, tool_calls, tokens, cost_micro_usd,
-       claim_worker, claim_epoch, claim_at, accepted_at, created_at, updated_at, ended_at)
+       claim_worker, claim_epoch, claim_at, accepted_at, created_at, updated_at, ended_at, paused_for)
 SELECT r.run_id, 'default', r.kind, r.name, 'sha256:' || repeat('a', 64), r.status, r.rows,
        CASE r.status WHEN 'waiting' THEN 'tool fetch_page' WHEN 'paused' THEN 'paused: daily token cap of 500000 reached' WHEN 'needs_attention' THEN '3 takeovers without progress' ELSE '' END,
        json_build_object('shop', 'shop-' || r.i % 40, 'url', 'https://shop.example/' || r.i), CASE r.status WHEN 'completed' THEN to_json('41 prices read, 2 changed.'::text) END,
@@ -40,7 +40,7 @@ SELECT r.run_id, 'default', r.kind, r.name, 'sha256:' || repeat('a', 64), r.stat
        r.source_name, p.run_id, CASE WHEN r.root IS NOT NULL THEN 'check/' || r.place END,
        r.rows / 2, r.rows / 2, r.rows::bigint * 700, (r.rows::bigint * (900 + r.dice) * r.dice) / 50,
        CASE WHEN r.status = 'running' THEN 'runner-1' END, 1, CASE WHEN r.status = 'running' THEN clock_timestamp() END,
-       r.at, r.at, r.at + interval '1 s' * least(r.rows, 86000), CASE WHEN r.status IN ('completed', 'failed', 'cancelled', 'expired') THEN r.at + interval '1 s' * least(r.rows, 86000) END
+       r.at, r.at, r.at + interval '1 s' * least(r.rows, 86000), CASE WHEN r.status IN ('completed', 'failed', 'cancelled', 'expired') THEN r.at + interval '1 s' * least(r.rows, 86000) END, CASE WHEN r.status = 'paused' THEN 'pool:daily-' || r.i % 20 ELSE '' END
   FROM bigruns r LEFT JOIN bigruns p ON p.i = r.root;
 --
 INSERT INTO runner.journal (run_id, seq, kind, status, cause, inbound, worker, at, data)
@@ -121,3 +121,26 @@ SELECT 'big-' || i, 'default', run_id, 'cancel', '{}', 'maria', at, at, at FROM 
 --
 INSERT INTO tools.stops (stop_id, namespace, scope, name, principal, note, since, ended_at, ended_by)
 SELECT 'big-stop-' || n, 'default', 'tool', 'set_price', 'maria', 'wrong prices', clock_timestamp() - n * interval '1 day', clock_timestamp() - n * interval '1 day' + interval '1 h', 'maria' FROM generate_series(1, 100) n;
+--
+-- Every run has called a model in one hour, every third one another one too.
+INSERT INTO runner.spend (namespace, hour, run_id, root_run_id, agent, model, calls, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, cost_micro_usd, cost_estimated_micro_usd, flow, trigger, labels)
+SELECT 'default', date_trunc('hour', r.at, 'UTC'), r.run_id, coalesce(p.run_id, r.run_id), r.name, m, r.rows / 2, r.rows * 450, r.rows * 100, r.rows, r.rows * 40, (r.rows::bigint * (900 + r.dice) * r.dice) / 50, 0,
+       CASE WHEN r.root IS NULL THEN '' ELSE 'nightly-competitors' END, coalesce(p.source || ' ' || p.source_name, r.source || ' ' || r.source_name), jsonb_build_object('customer', (r.i % 500)::text, 'shop', 'shop-' || r.i % 40)
+  FROM bigruns r LEFT JOIN bigruns p ON p.i = r.root CROSS JOIN unnest(ARRAY['fast', 'deep']) m WHERE r.kind = 'agent' AND (m = 'fast' OR r.i % 3 = 0);
+--
+INSERT INTO runner.takeovers (run_id, epoch, namespace, lost_worker, stopped, seen, at)
+SELECT run_id, 2, 'default', 'runner-' || i % 3, i % 100 = 0, at, at + interval '2 s' FROM bigruns WHERE i % 50 = 0;
+--
+INSERT INTO runner.pools (namespace, pool, window_start, unit, ceiling, used)
+SELECT 'default', 'daily-' || n, (current_date - d)::text, 'micro_usd', 18000000, 17000000 + n * 100000 FROM generate_series(0, 19) n CROSS JOIN generate_series(0, 59) d;
+--
+INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit, at, announced_at, next_announce_at)
+SELECT md5(n || '/' || d), 'default', 'daily-' || n, (current_date - d)::text, 80, 18000000, 15000000, 'micro_usd', current_date - d, current_date - d, 'infinity' FROM generate_series(0, 19) n CROSS JOIN generate_series(0, 59) d;
+--
+INSERT INTO runner.rejected (subject, cause, code, detail, body, at)
+SELECT 'hf.run.' || run_id || '.start', 'c', 'bad_message', 'it is none', '', at FROM bigruns WHERE i % 40 = 0;
+--
+UPDATE approvals.notices SET state = 'failed', delivered_at = NULL WHERE length(run_id) > 0 AND right(notice_id, 2) = '25';
+--
+INSERT INTO console.audit (id, at, namespace, service, actor, role, token_id, session_id, door, action, target, request_id, status, ended_at)
+SELECT run_id, at, 'default', 'console', 'maria', 'operator', '', '', 'page', 'POST /ui/runs/{id}/order', run_id, 'r', 303, at FROM bigruns WHERE root IS NULL;

@@ -47,6 +47,8 @@ type Deleter interface {
 	EndedBefore(ctx context.Context, age time.Duration, after EndedRun, limit int) ([]EndedRun, error)
 	// ForgetDeleted forgets at most limit runs that were deleted longer ago than age.
 	ForgetDeleted(ctx context.Context, age time.Duration, limit int) (int, error)
+	// ForgetSpend forgets at most limit rows of what was spent longer ago than age.
+	ForgetSpend(ctx context.Context, age time.Duration, limit int) (int, error)
 }
 
 // PurgedRun is a deleted run of which nothing is left but that it was deleted.
@@ -61,6 +63,7 @@ const (
 	deleteBatch   = 50   // runs with what is below them, of one transaction
 	purgeRows     = 1000 // of one transaction
 	deletedForget = 400 * 24 * time.Hour
+	spendForget   = 400 * 24 * time.Hour // whether its run is still there or not
 )
 
 // runDeletions carries out what operators ordered and what the retention says, and
@@ -118,7 +121,8 @@ func (s *Service) delete(ctx context.Context, list []Deletion) error {
 	return nil
 }
 
-// Retain deletes the runs whose time is over.
+// Retain deletes the runs whose time is over, and what is known of deleted runs and of
+// what was spent longer than that is.
 func (s *Service) Retain(ctx context.Context) error {
 	least, some := s.retention.least()
 	var after EndedRun
@@ -143,8 +147,16 @@ func (s *Service) Retain(ctx context.Context) error {
 		}
 		after = page[len(page)-1]
 	}
+	if err := forget(ctx, deletedForget, s.store.ForgetDeleted); err != nil {
+		return err
+	}
+	return forget(ctx, spendForget, s.store.ForgetSpend)
+}
+
+// forget forgets what is older than age, slice by slice.
+func forget(ctx context.Context, age time.Duration, slice func(ctx context.Context, age time.Duration, limit int) (int, error)) error {
 	for ctx.Err() == nil {
-		if n, err := s.store.ForgetDeleted(ctx, deletedForget, purgeRows); err != nil || n < purgeRows {
+		if n, err := slice(ctx, age, purgeRows); err != nil || n < purgeRows {
 			return err
 		}
 	}

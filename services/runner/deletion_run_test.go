@@ -58,8 +58,15 @@ func TestDeletion_Retention(t *testing.T) {
 	if _, err := r.sql.Exec(t.Context(), `UPDATE runner.runs SET ended_at = ended_at - interval '3 h' WHERE run_id <> $1`, string(young)); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := r.sql.Exec(t.Context(), `INSERT INTO runner.spend (namespace, hour, run_id, root_run_id, agent, model, calls, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, cost_micro_usd, cost_estimated_micro_usd)
+		SELECT 'default', clock_timestamp() - d * interval '1 day', 'r', 'r', 'clerk', 'old', 1, 1, 0, 0, 1, 1, 0 FROM unnest(ARRAY[399, 401]) d`); err != nil {
+		t.Fatal(err)
+	}
 	if err := w.Retain(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if n := r.count(`SELECT count(*) FROM runner.spend WHERE model = 'old'`); n != 1 {
+		t.Errorf("%d rows of what was spent 399 and 401 days ago, want the younger one", n)
 	}
 	left := r.count(`SELECT count(*) FROM runner.runs WHERE run_id IN ('` + string(kept) + `', '` + string(young) + `')`)
 	if all := r.count(`SELECT count(*) FROM runner.runs`); left != 2 || all != 2 {

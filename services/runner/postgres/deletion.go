@@ -49,13 +49,15 @@ SELECT DISTINCT t.root FROM unnest($1::text[], $2::text[]) AS t(root, run_id) LE
     OR EXISTS (SELECT FROM tools.v_calls c WHERE c.run_id = t.run_id AND c.status = 'open')
     OR EXISTS (SELECT FROM approvals.v_requests q WHERE q.run_id = t.run_id AND q.state = 'pending')`
 
-// deleteTrees makes each row one that says that the run was deleted. The counter's row
-// is held until the commit, so whoever reads deletions by n misses none.
+// deleteTrees makes each row one that says that the run was deleted. What it cost stays,
+// without what tells of whom. The counter's row is held until the commit, so whoever reads
+// deletions by n misses none.
 const deleteTrees = `
 WITH asked AS (SELECT DISTINCT ON (root) * FROM unnest($3::text[], $4::text[], $5::text[]) AS a(root, by, reason)),
 tree AS (SELECT * FROM unnest($1::text[], $2::text[]) AS t(root, run_id)),
 gone AS (DELETE FROM runner.runs r USING tree t WHERE r.run_id = t.run_id
     RETURNING r.run_id, t.root, r.namespace, r.kind, r.name, r.status, r.ended_at),
+spent AS (UPDATE runner.spend s SET flow = CASE WHEN s.root_run_id = s.run_id THEN '' ELSE '(deleted)' END, trigger = '(deleted)', labels = NULL FROM tree t WHERE s.run_id = t.run_id),
 counted AS (UPDATE runner.deletions SET last = last + (SELECT count(*) FROM gone) RETURNING last)
 INSERT INTO runner.deleted (run_id, n, root_run_id, namespace, kind, name, status, ended_at, deleted_by, reason)
 SELECT g.run_id, c.last + 1 - row_number() OVER (ORDER BY g.run_id DESC), g.root, g.namespace, g.kind, g.name, g.status, g.ended_at, a.by, a.reason
@@ -243,6 +245,25 @@ func (s *Store) ForgetDeleted(ctx context.Context, age time.Duration, limit int)
 	tag, err := s.pool.Exec(ctx, forgetDeleted, int64(age/time.Second), limit)
 	if err != nil {
 		return 0, fmt.Errorf("forget deleted runs: %w", err)
+	}
+	return int(tag.RowsAffected()), nil
+}
+
+// forgetSpend looks into each namespace by itself, as the index has it.
+const forgetSpend = `
+WITH RECURSIVE spaces AS (
+    (SELECT namespace FROM runner.spend ORDER BY namespace LIMIT 1) UNION ALL
+    SELECT (SELECT s.namespace FROM runner.spend s WHERE s.namespace > n.namespace ORDER BY s.namespace LIMIT 1) FROM spaces n WHERE n.namespace IS NOT NULL)
+DELETE FROM runner.spend WHERE (run_id, model, hour) IN (
+    SELECT o.run_id, o.model, o.hour FROM spaces n CROSS JOIN LATERAL (
+        SELECT s.run_id, s.model, s.hour FROM runner.spend s
+         WHERE s.namespace = n.namespace AND s.hour < clock_timestamp() - $1::bigint * interval '1 second' ORDER BY s.hour LIMIT $2) o LIMIT $2)`
+
+// ForgetSpend implements runner.Deleter.
+func (s *Store) ForgetSpend(ctx context.Context, age time.Duration, limit int) (int, error) {
+	tag, err := s.pool.Exec(ctx, forgetSpend, int64(age/time.Second), limit)
+	if err != nil {
+		return 0, fmt.Errorf("forget what was spent: %w", err)
 	}
 	return int(tag.RowsAffected()), nil
 }

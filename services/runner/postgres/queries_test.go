@@ -20,7 +20,7 @@ func TestQueriesPrepare(t *testing.T) {
 		"takeLane": takeLane, "lockKeys": lockKeys, "seeKeys": seeKeys, "insertSlots": insertSlots, "replaceOthers": replaceOthers, "nextSlots": nextSlots,
 		"keysOf": keysOf, "grantSlots": grantSlots, "dropKeys": dropKeys, "untoldSlots": untoldSlots, "freeSlots": freeSlots, "knowsSlots": knowsSlots, "takeTurn": takeTurn, "settleTurn": settleTurn, "awaitPool": awaitPool, "leavePool": leavePool, "wakeWaits": wakeWaits,
 		"takeTimers": takeTimers, "nextTimer": nextTimer, "takeNudges": takeNudges, "putBackTimers": putBackTimers, "putBackNudges": putBackNudges, "reject": reject, "insertOwnAlert": insertOwnAlert, "parkDamaged": parkDamaged,
-		"insertNotice": insertNotice, "refOf": refOf, "dueNotices": dueNotices, "announcedNotices": announcedNotices, "landedNotices": landedNotices,
+		"insertNotice": insertNotice, "refOf": refOf, "dueNotices": dueNotices, "announcedNotices": announcedNotices, "landedNotices": landedNotices, "deleteTrees": deleteTrees, "forgetSpend": forgetSpend,
 	}); err != nil {
 		t.Fatal(err)
 	}
