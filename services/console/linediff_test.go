@@ -45,4 +45,16 @@ func TestLines_ShowWhatDiffersAndALittleAround(t *testing.T) {
 	if n := len((Change{Before: text(long), After: text(strings.ReplaceAll(long, "x", "y"))}).Lines()); n != 10000 {
 		t.Errorf("a text that is too long to compare has %d lines", n)
 	}
+	ends := make([]string, 3001)
+	for i := range ends {
+		ends[i] = fmt.Sprint("line ", i)
+	}
+	before := text(ends...)
+	ends[0], ends[3000] = "first", "last"
+	if n := len((Change{Before: before, After: text(ends...)}).Lines()); n != 6002 {
+		t.Errorf("a text that is too long to look closer has %d lines, want all of it twice", n)
+	}
+	if got := (Change{After: text(strings.Repeat("ä", 300))}).Lines(); len(got) != 1 || got[0].Text != strings.Repeat("ä", 200)+" …" {
+		t.Errorf("a long line is %v", got)
+	}
 }

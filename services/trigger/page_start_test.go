@@ -72,6 +72,9 @@ func TestStartPage_TakesWhatTheAPITakes(t *testing.T) {
 	if status, _, page := r.form(operator, "POST", path, url.Values{"key": {key}, "input.shop": {"A"}, "deadline": {"soon"}}); status != 422 || !strings.Contains(page, "deadline") {
 		t.Errorf("a bad deadline: %d", status)
 	}
+	if status, _, page := r.form(operator, "POST", path, url.Values{"key": {key}, "input.shop": {"A"}, "input.price": {"1"}, "labels": {"no label"}}); status != 422 || !strings.Contains(page, "line 1 is not key=value") {
+		t.Errorf("only a label is wrong: %d", status)
+	}
 	if n := w.count(t, "trigger.deliveries"); n != 0 {
 		t.Fatalf("%d starts of forms that were refused", n)
 	}
@@ -100,7 +103,7 @@ func TestStartPage_TakesWhatTheAPITakes(t *testing.T) {
 
 	// What the form does not know the schema still refuses, at the field; JSON is taken as it is.
 	jsonKey := open(path+"?as=json", `name="input"`, `name="as" value="json"`)
-	if status, _, page := r.form(operator, "POST", path, url.Values{"key": {jsonKey}, "as": {"json"}, "input": {`{"shop":7}`}}); status != 422 || !strings.Contains(page, "shop got number, want string") || !strings.Contains(page, `{&#34;shop&#34;:7}`) {
+	if status, _, page := r.form(operator, "POST", path, url.Values{"key": {jsonKey}, "as": {"json"}, "input": {`{"shop":7}`}}); status != 422 || !strings.Contains(page, "shop got number, want string") || !strings.Contains(page, `aria-invalid="true"`) || !strings.Contains(page, `{&#34;shop&#34;:7}`) {
 		t.Errorf("JSON that does not fit: %d %s", status, page)
 	}
 	if status, where, page := r.form(operator, "POST", path, url.Values{"key": {jsonKey}, "as": {"json"}, "input": {`{"shop":"B"}`}}); status != 303 || where == "" {

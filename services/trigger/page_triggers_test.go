@@ -57,7 +57,7 @@ func TestPageDeliveries_LogAndReplay(t *testing.T) {
 			t.Errorf("%q lists %d, want %d", query, n, want)
 		}
 	}
-	for query, text := range map[string]string{"outcome=lost": "there is no outcome", "from=soon": "From is not a time", "from=2026-01-02&to=2026-01-01": "From is not before To"} {
+	for query, text := range map[string]string{"outcome=lost": "there is no outcome", "from=soon": "From is not a time", "from=2026-01-02&to=2026-01-01": "From is not before To", "webhook=" + strings.Repeat("x", 63): "is not the name of a webhook", "webhook=a%00b": "is not the name of a webhook"} {
 		r.sees(viewer, "GET", "/ui/triggers/deliveries?"+query, nil, 422, `role="alert"`, text)
 	}
 	r.sees(viewer, "GET", "/ui/triggers/deliveries?cursor=x", nil, 400, `role="alert"`)
@@ -96,6 +96,8 @@ func TestPageDeliveries_LogAndReplay(t *testing.T) {
 	many.Set("sure", "yes")
 	r.sees(operator, "POST", "/ui/triggers/deliveries", many, 200, "1 request was taken again", "It has its run already")
 	r.sees(operator, "POST", "/ui/triggers/deliveries", url.Values{"webhook": {"orders"}}, 422, "nothing was replayed")
+	many.Set("after", "nowhere")
+	r.sees(operator, "POST", "/ui/triggers/deliveries", many, 422, "nothing was replayed")
 	if status, _, _ := r.form(viewer, "POST", "/ui/triggers/deliveries", many); status != 403 {
 		t.Errorf("a viewer replays many: %d", status)
 	}
@@ -131,6 +133,9 @@ spec: {cron: "30 2 * * *", timeZone: America/New_York, agent: check, input: {sho
 		t.Errorf("it leads to %q", to)
 	}
 	r.sees(viewer, "GET", path+"?done=paused", nil, 200, "Paused by operator", "&lt;script&gt;audit", "As if nobody had paused it")
+	if page, _ := r.sees(viewer, "GET", "/ui/triggers", nil, 200, "Paused by operator"); strings.Contains(page, "02:30") {
+		t.Error("what is paused has a next fire")
+	}
 	page, _ := r.sees(operator, "POST", path, url.Values{"do": {"now"}, "key": {"k1"}}, 200, "Start a run of new-york now?", "although the schedule is paused")
 	if key := keyOfForm.FindStringSubmatch(page); key == nil || key[1] != "k1" || w.count(t, "trigger.deliveries") != 0 {
 		t.Error("the form has lost its key, or a run was started before anybody was sure")

@@ -175,6 +175,7 @@ func TestRuns_AFilterThatIsNotClear(t *testing.T) {
 		"cost=-1":                       "use an amount in dollars",
 		"text=a+b+c+d+e+f+g+h+i":        "at most 8 words",
 		"text=a%00b":                    "use text without NUL",
+		"text=a%ffb":                    "use text without NUL",
 		"parent=7":                      "not the id of a run",
 		"cursor=!!":                     "cursor",
 	} {

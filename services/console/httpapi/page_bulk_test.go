@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"strings"
@@ -63,6 +64,14 @@ func TestBulkPage_AsksListsAndOrdersEachOnce(t *testing.T) {
 			t.Fatalf("%s: the question has ordered %d", order, n)
 		}
 		again := sure(asked)
+		unsure, keyless := maps.Clone(again), maps.Clone(again)
+		delete(unsure, "sure")
+		delete(keyless, "key")
+		for what, form := range map[string]url.Values{"a form that says nothing of being sure": unsure, "a form without its key": keyless} {
+			if status, raw := r.order(authn.Operator, form); status != 200 || !strings.Contains(raw, `name="sure"`) || r.commands("true") != 0 {
+				t.Fatalf("%s: %s: %d, %d commands", order, what, status, r.commands("true"))
+			}
+		}
 		for state, id := range ids {
 			goes := strings.Contains(" "+want+" ", " "+state+" ")
 			if goes != strings.Contains(strings.Join(again["id"], " "), string(id)) {
@@ -93,7 +102,13 @@ func TestBulkPage_AsksListsAndOrdersEachOnce(t *testing.T) {
 	if status, _ := r.order(authn.Viewer, url.Values{"do": {"cancel"}, "id": all["id"]}); status != 403 {
 		t.Errorf("a viewer: %d", status)
 	}
+	many := make([]string, 1001)
+	for i := range many {
+		many[i] = string(events.NewRunID())
+	}
 	for want, form := range map[string]url.Values{
+		"choose 1,000 at most":    {"do": {"cancel"}, "id": many},
+		"key of this form":        {"do": {"cancel"}, "id": all["id"], "sure": {"yes"}, "key": {strings.Repeat("k", 101)}},
 		"No run is chosen":        {"do": {"cancel"}},
 		"say what is to be done":  {"do": {"explode"}, "id": all["id"]},
 		"is not the id of a run":  {"do": {"cancel"}, "id": {"x"}},

@@ -64,6 +64,9 @@ func TestRunPage_OffersWhatCanWork(t *testing.T) {
 	} {
 		r.exec(`UPDATE runner.runs SET status = $2, kind = $3, ended_at = CASE WHEN $2 IN ('failed', 'completed') THEN clock_timestamp() END WHERE run_id = $1`, id, tc.status, tc.kind)
 		status, raw := r.page(path, tc.role)
+		if cancel, _ := r.page(path+"/cancel", tc.role); (cancel == 200) != tc.role.Allows(authn.Operator) {
+			t.Errorf("%s: the page that asks answers %d", name, cancel)
+		}
 		if got := offered(raw); status != 200 || got != tc.want {
 			t.Errorf("%s: %d offers %q, want %q", name, status, got, tc.want)
 		}

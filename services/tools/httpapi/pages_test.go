@@ -152,6 +152,7 @@ func TestPageEffects_LedgerFilterAndPages(t *testing.T) {
 	for query, text := range map[string]string{
 		"state=nonsense": "there is no state", "run=nonsense": "is not the id of a run", "from=yesterday": "From is not a time", "to=1": "To is not a time",
 		"from=2026-01-02&to=2026-01-01": "From is not before To", "key=a%00b": "zero byte",
+		"text=" + strings.Repeat("x", 201): "longer than anything", "key=" + strings.Repeat("x", 1001): "longer than anything", "tool=" + strings.Repeat("x", 201): "longer than anything",
 	} {
 		body := l.sees(query, "/ui/effects?"+query, 422, `role="alert"`, text)
 		for name, typed := range map[string]string{"run=nonsense": `value="nonsense"`, "from=yesterday": `value="yesterday"`} {
@@ -211,6 +212,8 @@ func TestPageEffects_Settle(t *testing.T) {
 	post("no verdict", 422, with("verdict", ""), "Choose what happened", "seen in the shop")
 	post("no evidence", 422, with("evidence", " "), "Say how you know")
 	post("a result that is no JSON", 422, with("result", "p-17"), "not JSON", ">p-17<")
+	post("a result that is too long", 422, with("result", `"`+strings.Repeat("x", 65536)+`"`), "more than 65,536 bytes")
+	post("too much of how", 422, with("evidence", strings.Repeat("x", 4001)), "4,000 bytes")
 	post("a result of nothing", 422, with("verdict", "not_happened", "result", "1"), "Only what happened has a result")
 	post("without an epoch", 422, with("epoch", ""), "not the one of this page")
 	post("another epoch", 409, with("epoch", "7", "sure", "yes"), "look again", "Your answer was not used")
@@ -293,6 +296,22 @@ func TestPageStops_StopAndLift(t *testing.T) {
 	l.sees("another namespace", path, 404, "there is no stop")
 	post("another namespace lifts", path, 404, url.Values{"sure": {"yes"}})
 	l.sees("another namespace", "/ui/stops", 200, "Nothing is stopped")
+	l.token = doortest.Token(authn.Admin)
+	post("everything", "/ui/stops", 303, stop("all", "", "y", "yes"))
+	for _, found := range regexp.MustCompile(`/ui/stops/stop-[0-9a-f]+`).FindAllString(l.sees("both", "/ui/stops", 200, "everything"), -1) {
+		l.token = doortest.Token(authn.Operator)
+		if found == path {
+			continue
+		}
+		post("an operator lifts what only an admin stops", found, 403, url.Values{"sure": {"yes"}}, "needs the role admin", "Nothing was lifted")
+		if body := l.sees("an operator", found, 200); strings.Contains(body, "<form") {
+			t.Error("an operator is offered to lift what only an admin stops")
+		}
+		l.token = doortest.Token(authn.Admin)
+		post("a note that is too long", found, 422, url.Values{"sure": {"yes"}, "note": {strings.Repeat("x", tools.MaxStopNote+1)}}, "Nothing was lifted")
+		post("an admin lifts it", found, 303, url.Values{"sure": {"yes"}})
+		break
+	}
 	l.token = doortest.Token(authn.Operator)
 	post("lift unsure", path, 422, url.Values{}, "Nothing was lifted")
 	if to := post("lift", path, 303, url.Values{"sure": {"yes"}, "note": {"prices are right"}}); to != "/ui/stops?done=lifted" {
