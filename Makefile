@@ -68,6 +68,11 @@ soak: build ## the demo with SEEDS=20 seeds in a row, the lab of fires with hund
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run 'TestCaseG02|TestWatchers' ./services/console/httpapi
 	@for seed in $$(seq 1 $(SEEDS)); do ./$(BIN) demo --seed $$seed $(DEMOFLAGS) || { echo "seed $$seed failed; again with: $(BIN) demo --seed $$seed"; exit 1; }; done
 
+BENCHFLAGS ?=
+.PHONY: bench
+bench: build ## how fast it is beside the machine's own limits, some minutes alone on the machine; fails when a floor of docs/performance.md is missed
+	./$(BIN) bench --floors $(BENCHFLAGS)
+
 BIG_RUNS ?= 100000
 BIG_ROWS ?= 5000000
 

@@ -12,8 +12,11 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/holdfast-run/holdfast/internal/bench"
 )
 
 //go:generate go test -run ^Test((Config|CLI|Metrics|API|Errors)Doc|JSON_OnlyGrows)$ . -args -update
@@ -34,6 +37,8 @@ type CLI struct {
 	Ready   ReadyCmd   `cmd:"" group:"run" help:"Ask a process whether it is ready; a health check."`
 	Config  ConfigCmd  `cmd:"" group:"run" help:"Show the effective settings and where each came from."`
 	Version VersionCmd `cmd:"" group:"run" help:"Print the version."`
+
+	BenchRunner BenchRunnerCmd `cmd:"" name:"bench-runner" hidden:"" help:"The runner of \"bench\", whose model is a script."`
 
 	Completion CompletionCmd `cmd:"" group:"run" help:"Print what a shell reads to complete command lines."`
 }
@@ -76,6 +81,7 @@ func newParser(cli *CLI, more ...kong.Option) (*kong.Kong, error) {
 		kong.Name("holdfast"),
 		kong.Description("Runs AI agents that keep their place and do not act twice.\n\nFirst steps: holdfast dev -f examples/competitor-monitor"),
 		kong.DefaultEnvars("HOLDFAST"),
+		kong.Vars{"bench_workloads": strings.Join(bench.Names(), ", ")},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 100}),
 		kong.ExplicitGroups([]kong.Group{
 			{Key: "run", Title: "Run it:"},

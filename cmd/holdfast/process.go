@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/spec"
+	"github.com/holdfast-run/holdfast/services/runner"
 )
 
 // process is one process while it is put together: what its parts share, and
@@ -41,6 +42,9 @@ type process struct {
 
 	// secrets resolves what webhooks sign with.
 	secrets func(spec.SecretRef) (string, error)
+
+	// model answers instead of the providers' adapters; nil: they do.
+	model runner.Model
 
 	// dev is who sends requests without a token on loopback; nil: nobody.
 	dev *authn.Principal

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/services/runner"
 )
 
 // ServeCmd runs services.
@@ -29,6 +30,8 @@ type ServeCmd struct {
 
 	Listen       string `group:"http" placeholder:"ADDR" help:"Where the doors listen. Default: 127.0.0.1 and the port of the first service named (trigger 8701, tools 8702, approvals 8703, console 8704, edge 8787). Anything but loopback needs tokens, see 'holdfast migrate --help'."`
 	HealthListen string `group:"http" placeholder:"ADDR" help:"Where /live, /ready, /started and /metrics listen. Default: 127.0.0.1 and the service's port plus 10 (runner 8715, nats 8717)."`
+
+	model runner.Model // answers instead of the adapters; of the bench
 }
 
 // Help implements kong.HelpProvider.
@@ -97,7 +100,7 @@ func (c *ServeCmd) Run(ctx context.Context) error {
 	defer holdHeapRoom()()
 	p := &process{
 		database: c.DatabaseSettings, nats: c.NatsSettings, common: c.ProcessSettings, services: c.ServiceSettings,
-		log: c.logger(), secrets: resolveSecret,
+		log: c.logger(), secrets: resolveSecret, model: c.model,
 	}
 	name := "holdfast"
 	if len(c.Services) == 1 {

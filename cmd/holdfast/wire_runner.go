@@ -37,6 +37,10 @@ func (p *process) addRunner() {
 		if err != nil {
 			return nil, err
 		}
+		answers := p.model
+		if answers == nil {
+			answers = model.All(model.Env{LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Egress: out})
+		}
 		store = postgres.New(pool)
 		svc = runner.New(p.services.Runner, runner.Deps{
 			Worker:  worker,
@@ -44,7 +48,7 @@ func (p *process) addRunner() {
 			Bus:     p.bus,
 			Heart:   beat,
 			Defs:    runDefinitions{catalog.New(pool)},
-			Model:   model.All(model.Env{LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Egress: out}),
+			Model:   answers,
 			Live:    p.bus,
 			Events:  p.bus,
 			Lag:     backlog{p.bus},

@@ -81,7 +81,7 @@ var rules = map[string]rule{
 	"internal/demo": {may: plus(kit, "pkg/", "internal/scriptmodel", "internal/dirlock", "internal/pgdev", "internal/natsdev"), libs: []string{pgx}},
 
 	// The bench starts the product as a process; what it compares with is its own.
-	"internal/bench": {may: plus(kit, "pkg/", "internal/pg", "internal/pgdev", "internal/natsdev"), libs: []string{pgx}},
+	"internal/bench": {may: plus(kit, "pkg/", "internal/pg", "internal/pgdev", "internal/scriptmodel"), libs: []string{pgx, natsClient}},
 
 	"services/trigger":         domain(),
 	"services/trigger/webhook": adapter("trigger", []string{"internal/stdwebhooks"}),

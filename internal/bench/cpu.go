@@ -6,14 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 )
 
-// meter reads the processor time of the processes that take part; 0 is none.
-type meter struct{ door, postmaster int }
-
-// spent is processor time.
-type spent struct{ door, postgres, bench time.Duration }
+// meter knows whose processor time is read beside that of the lab's processes.
+type meter struct{ postmaster int }
 
 // newMeter finds the postmaster of a data directory.
 func newMeter(dataDir string) (meter, error) {
@@ -27,27 +23,4 @@ func newMeter(dataDir string) (meter, error) {
 		return meter{}, fmt.Errorf("postmaster.pid: %w", err)
 	}
 	return meter{postmaster: pid}, nil
-}
-
-func (m meter) read() (s spent, err error) {
-	if s.bench, err = cpuOf(os.Getpid(), false); err != nil {
-		return s, err
-	}
-	if s.postgres, err = cpuOf(m.postmaster, true); err != nil {
-		return s, err
-	}
-	if m.door != 0 {
-		s.door, err = cpuOf(m.door, false)
-	}
-	return s, err
-}
-
-func (s spent) since(before spent) spent {
-	return spent{s.door - before.door, s.postgres - before.postgres, s.bench - before.bench}
-}
-
-// each is the time of one of n operations.
-func (s spent) each(n int) CPU {
-	us := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(max(n, 1)) }
-	return CPU{Door: us(s.door), Postgres: us(s.postgres), Bench: us(s.bench)}
 }

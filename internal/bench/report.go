@@ -1,146 +1,147 @@
 package bench
 
 import (
+	"encoding/json"
 	"fmt"
-	"io"
-	"text/tabwriter"
+	"os"
 	"time"
 )
 
-// Goals of intake, on any machine.
-const (
-	goalShare = 0.5 // of the group commit of a start's rows, with 64 senders
-	goalP99   = 50  // ms
-)
+// ReportVersion is the form of Report. Members are added within a version; one
+// that goes or changes its meaning takes the next.
+const ReportVersion = 1
 
 // Report is one run: what was measured beside the limits of the same run.
 type Report struct {
+	Version  int           `json:"version"` // ReportVersion
+	At       time.Time     `json:"at"`
 	CPUs     int           `json:"cpus"`
-	Postgres int           `json:"postgres"`
+	Postgres int           `json:"postgres"` // its major version
 	Duration time.Duration `json:"duration_ns"`
 	// Load is the machine's load average of the last minute, before and after.
-	Load   [2]float64  `json:"load"`
-	Limits Limits      `json:"limits"`
-	Intake []IntakeRow `json:"intake"`
-	// MeetsGoal is nil when 64 senders were not measured.
-	MeetsGoal *bool `json:"meets_goal,omitempty"`
+	Load [2]float64 `json:"load"`
+	// Limits are what the machine does without Holdfast, on the same servers.
+	Limits []Row `json:"limits"`
+	// Rows are the workloads, each with the ratios to Limits.
+	Rows []Row `json:"rows"`
+	// Verdicts compare rows with floors and aims. A floor or aim without its row is
+	// not judged.
+	Verdicts []Verdict `json:"verdicts,omitempty"`
 }
 
-// Limits are what the machine does without Holdfast, on the same servers.
-type Limits struct {
-	SingleFew  Row `json:"single_1"`  // one small row per commit, one client
-	SingleMany Row `json:"single_64"` // the same, 64 clients on 64 connections
-	Group      Row `json:"group_64"`  // one small row through a bare group commit, 64 clients
-	Rows       Row `json:"rows_64"`   // the rows of one start through the trigger's own group commit, 64 clients, no request
-	HTTP       Row `json:"http_64"`   // the same requests, answered without any work
-}
-
-// Row is one measurement.
+// Row is one measurement: a limit, or a workload with so many clients.
 type Row struct {
-	Clients   int     `json:"clients"`
+	Name    string `json:"name"`
+	Clients int    `json:"clients"` // at once
+	Unit    string `json:"unit"`    // what N counts: "turns"
+	N       int    `json:"n"`
+	// PerSecond is N by the time that it took.
 	PerSecond float64 `json:"per_second"`
-	P50Ms     float64 `json:"p50_ms"`
-	P99Ms     float64 `json:"p99_ms"`
-	N         int     `json:"n"` // operations
-	CPU       CPU     `json:"cpu_us"`
+	// P50Ms and P99Ms are of one unit, from its beginning to its end.
+	P50Ms float64 `json:"p50_ms"`
+	P99Ms float64 `json:"p99_ms"`
+	// FactsPerSecond counts rows of journals, and two for each effect: its intent
+	// and its outcome.
+	FactsPerSecond float64 `json:"facts_per_second,omitempty"`
+	// What one unit cost. Commits are transactions that wrote, messages those that
+	// JetStream stored.
+	Commits  float64 `json:"commits_per_unit,omitempty"`
+	Messages float64 `json:"messages_per_unit,omitempty"`
+	WALBytes float64 `json:"wal_bytes_per_unit,omitempty"`
+	// CPU is the processor time of one unit in microseconds, by process; "bench" are
+	// the clients, and the servers that tools and models are asked at. Other load of
+	// the machine changes it little, unlike what is done in a second. Empty where the
+	// system does not tell.
+	CPU    map[string]float64 `json:"cpu_us_per_unit,omitempty"`
+	Stages []Stage            `json:"stages,omitempty"`
+	// Of is PerSecond by that of each limit, named "commit/64" for 64 clients.
+	Of map[string]float64 `json:"of,omitempty"`
+	// InCommits is P50Ms by that of a lone single-row commit.
+	InCommits float64 `json:"p50_in_commits,omitempty"`
 }
 
-// CPU is the processor time of one operation in microseconds, by who spent it. It
-// is all 0 where the system does not tell. Other load of the machine changes it
-// little, unlike what is done in a second.
-type CPU struct {
-	Door     float64 `json:"door"`
-	Postgres float64 `json:"postgres"`
-	Bench    float64 `json:"bench"` // the senders or clients; for webhooks also NATS
+// Stage is a part of what the units of a row went through.
+type Stage struct {
+	Name  string  `json:"name"`
+	N     int     `json:"n"`
+	P50Ms float64 `json:"p50_ms"`
+	P99Ms float64 `json:"p99_ms"`
 }
 
-// Total is the processor time of all.
-func (c CPU) Total() float64 { return c.Door + c.Postgres + c.Bench }
-
-// IntakeRow is one level of senders. What a start costs includes its
-// announcement on NATS.
-type IntakeRow struct {
-	Row
-	CommitsPerStart float64 `json:"commits_per_start"`   // transactions that wrote
-	WALBytes        float64 `json:"wal_bytes_per_start"` // of the write-ahead log
-	OfSingle        float64 `json:"of_single"`           // of single-row commits/s, by as many clients where that was measured
-	OfGroup         float64 `json:"of_group"`            // of the group commit of one small row
-	OfRows          float64 `json:"of_rows"`             // of the group commit of a start's rows
-	OfHTTP          float64 `json:"of_http"`             // of requests/s without any work
-	// OfGroupCPU is how many rows of the group-commit limit cost the processor time
-	// of one start, inverted: what OfGroup would be on a machine that has only
-	// processors to wait for. 0 where the system does not tell.
-	OfGroupCPU float64 `json:"of_group_cpu"`
-}
-
-func intakeRow(senders int, s sample, before, after counters) IntakeRow {
-	n := float64(max(len(s.took), 1))
-	return IntakeRow{
-		Row:             s.row(senders),
-		CommitsPerStart: float64(after.commits-before.commits) / n,
-		WALBytes:        float64(after.wal-before.wal) / n,
+// cpu is the processor time of all.
+func (r Row) cpu() (us float64) {
+	for _, n := range r.CPU {
+		us += n
 	}
+	return us
 }
 
-// judge computes the ratios.
-func (r *Report) judge() {
-	for i := range r.Intake {
-		row := &r.Intake[i]
-		single := r.Limits.SingleMany
-		if row.Clients == few {
-			single = r.Limits.SingleFew
+// key names a row among the limits.
+func (r Row) key() string { return fmt.Sprintf("%s/%d", r.Name, r.Clients) }
+
+// find returns the row of a name and a number of clients; nil when there is none.
+func find(rows []Row, name string, clients int) *Row {
+	for i := range rows {
+		if rows[i].Name == name && rows[i].Clients == clients {
+			return &rows[i]
 		}
-		row.OfSingle = row.PerSecond / single.PerSecond
-		row.OfGroup = row.PerSecond / r.Limits.Group.PerSecond
-		row.OfRows = row.PerSecond / r.Limits.Rows.PerSecond
-		row.OfHTTP = row.PerSecond / r.Limits.HTTP.PerSecond
-		if start := row.CPU.Total(); start > 0 {
-			row.OfGroupCPU = r.Limits.Group.CPU.Total() / start
-		}
-		if row.Clients == many {
-			meets := row.OfRows >= goalShare && row.P99Ms < goalP99
-			r.MeetsGoal = &meets
-		}
-	}
-}
-
-// Print writes the report for people.
-func (r *Report) Print(w io.Writer) error {
-	fmt.Fprintf(w, "%d CPUs, PostgreSQL %d with fsync; servers, door and senders share the machine; %s a row; load %.1f, then %.1f\n\n", r.CPUs, r.Postgres, r.Duration, r.Load[0], r.Load[1])
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "limits of this run\tclients\tn\tper second\tp50 ms\tp99 ms\tCPU us: postgres\tclients\t\n")
-	for _, l := range []struct {
-		name string
-		row  Row
-	}{
-		{"one row per commit", r.Limits.SingleFew},
-		{"one row per commit", r.Limits.SingleMany},
-		{"group commit of one row", r.Limits.Group},
-		{"group commit of a start's rows", r.Limits.Rows},
-		{"HTTP answered without work", r.Limits.HTTP},
-	} {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t\n", l.name, l.row.Clients, l.row.N, l.row.PerSecond, l.row.P50Ms, l.row.P99Ms,
-			l.row.CPU.Postgres, l.row.CPU.Bench)
-	}
-	fmt.Fprintf(t, "\t\t\t\t\t\t\t\t\nwebhooks accepted\tsenders\tn\tper second\tp50 ms\tp99 ms\tof single\tof group\tof rows\tof HTTP\tcommits/start\tWAL B/start\t\n")
-	for _, i := range r.Intake {
-		fmt.Fprintf(t, "signed, stored, answered 202\t%d\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t\n",
-			i.Clients, i.N, i.PerSecond, i.P50Ms, i.P99Ms, i.OfSingle, i.OfGroup, i.OfRows, i.OfHTTP, i.CommitsPerStart, i.WALBytes)
-	}
-	fmt.Fprintf(t, "\t\t\t\t\t\t\nCPU us of one start\tsenders\tdoor\tpostgres\tsenders and NATS\tgroup row / start\t\n")
-	for _, i := range r.Intake {
-		fmt.Fprintf(t, "with its announcement\t%d\t%.0f\t%.0f\t%.0f\t%.2f\t\n", i.Clients, i.CPU.Door, i.CPU.Postgres, i.CPU.Bench, i.OfGroupCPU)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if r.MeetsGoal != nil {
-		verdict := "missed"
-		if *r.MeetsGoal {
-			verdict = "met"
-		}
-		_, err := fmt.Fprintf(w, "\ngoal, %d senders: at least %.2f of the group commit of a start's rows and p99 under %d ms: %s\n", many, goalShare, goalP99, verdict)
-		return err
 	}
 	return nil
+}
+
+// ReadReport reads what --json wrote.
+func ReadReport(path string) (*Report, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var r Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if r.Version != ReportVersion {
+		return nil, fmt.Errorf("%s: it is a report of version %d, and this program knows %d", path, r.Version, ReportVersion)
+	}
+	return &r, nil
+}
+
+// Judge fills in the ratios and compares with floors and aims.
+func (r *Report) Judge() {
+	lone := find(r.Limits, limitCommit, 1)
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		row.Of = map[string]float64{}
+		for _, l := range r.Limits {
+			if l.PerSecond > 0 {
+				row.Of[l.key()] = row.PerSecond / l.PerSecond
+			}
+		}
+		if lone != nil && lone.P50Ms > 0 {
+			row.InCommits = row.P50Ms / lone.P50Ms
+		}
+	}
+	r.Verdicts = nil
+	for _, g := range goals {
+		row := find(r.Rows, g.row, g.clients)
+		if row == nil {
+			continue
+		}
+		got, ok := g.of(row)
+		if !ok {
+			continue // its limit was not measured
+		}
+		v := Verdict{Row: g.row, Clients: g.clients, What: g.what, AtMost: g.atMost, Got: got, Aim: g.aim, Floor: g.floor, MeetsAim: g.met(got, g.aim)}
+		v.BelowFloor = g.floor != nil && !g.met(got, *g.floor)
+		r.Verdicts = append(r.Verdicts, v)
+	}
+}
+
+// BelowFloors names what a report misses, a line each.
+func (r *Report) BelowFloors() (lines []string) {
+	for _, v := range r.Verdicts {
+		if v.BelowFloor {
+			lines = append(lines, v.String())
+		}
+	}
+	return lines
 }

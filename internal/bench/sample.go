@@ -16,7 +16,6 @@ const mostOps = 2_000_000
 type sample struct {
 	took    []time.Duration // of each operation
 	elapsed time.Duration
-	cpu     spent // of all
 }
 
 // hammer calls do from clients at once until d has passed. The first error ends
@@ -92,11 +91,11 @@ func (s sample) percentile(p float64) time.Duration {
 	return s.took[min(max(rank, 1), len(s.took))-1]
 }
 
-func (s sample) row(clients int) Row {
-	return Row{
-		Clients: clients, PerSecond: float64(len(s.took)) / max(s.elapsed.Seconds(), 1e-9),
-		P50Ms: ms(s.percentile(50)), P99Ms: ms(s.percentile(99)), N: len(s.took), CPU: s.cpu.each(len(s.took)),
-	}
+// into writes what the operations took, and how many there were in a second: what a
+// row's window has beside them does not count.
+func (s sample) into(r *Row) {
+	r.PerSecond = float64(len(s.took)) / max(s.elapsed.Seconds(), 1e-9)
+	r.P50Ms, r.P99Ms = ms(s.percentile(50)), ms(s.percentile(99))
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

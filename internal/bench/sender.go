@@ -20,11 +20,14 @@ import (
 // secret is what the senders sign with, and what the door is given.
 const secret = "whsec_aG9sZGZhc3QtYmVuY2gtaG9sZGZhc3QtYmVuY2g="
 
+// bodyOf appends the body of webhook n.
+type bodyOf func(to []byte, n int) []byte
+
 // flood sends signed webhooks, each with an id of its own, from senders at once,
 // each on a connection of its own, one request after the other.
 func flood(ctx context.Context, addr string, senders int, d time.Duration) (sample, error) {
 	return run(ctx, senders, d, func(ctx context.Context) (func(context.Context) error, func(), error) {
-		s, err := newSender(ctx, addr)
+		s, err := newSender(ctx, addr, intakeHook, appendBody)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -42,11 +45,13 @@ type sender struct {
 	at   string // when it was opened; the door takes it for minutes
 	head string // of every request, up to the length of its body
 	n    int
+	text bodyOf
 	// Of one request, kept for the next.
 	out, body, sum []byte
 }
 
-func newSender(ctx context.Context, addr string) (*sender, error) {
+// newSender connects to the door at addr. It sends to the webhook that hook names.
+func newSender(ctx context.Context, addr, hook string, text bodyOf) (*sender, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
@@ -61,8 +66,8 @@ func newSender(ctx context.Context, addr string) (*sender, error) {
 		return nil, err
 	}
 	return &sender{
-		conn: conn, in: bufio.NewReader(conn), mac: hmac.New(sha256.New, key), id: "msg_" + rand.Text(), at: strconv.FormatInt(time.Now().Unix(), 10),
-		head: "POST /hooks/" + Webhook + " HTTP/1.1\r\nHost: " + addr + "\r\nUser-Agent: holdfast-bench\r\nContent-Type: application/json\r\nContent-Length: ",
+		conn: conn, text: text, in: bufio.NewReader(conn), mac: hmac.New(sha256.New, key), id: "msg_" + rand.Text(), at: strconv.FormatInt(time.Now().Unix(), 10),
+		head: "POST /hooks/" + hook + " HTTP/1.1\r\nHost: " + addr + "\r\nUser-Agent: holdfast-bench\r\nContent-Type: application/json\r\nContent-Length: ",
 	}, nil
 }
 
@@ -73,11 +78,16 @@ func appendBody(to []byte, n int) []byte {
 	return append(to, `,"shop":"shop-17","items":[{"sku":"A-1","count":2}],"note":"a body of about two hundred bytes, as small webhooks have them, with nothing else to say"}}`...)
 }
 
-// send posts one webhook and wants 202.
+// send posts the next webhook and wants 202.
 func (s *sender) send(context.Context) error {
 	s.n++
+	return s.post()
+}
+
+// post posts webhook n.
+func (s *sender) post() error {
 	id := s.id + strconv.Itoa(s.n)
-	s.body = appendBody(s.body[:0], s.n)
+	s.body = s.text(s.body[:0], s.n)
 	s.out = append(append(append(append(s.out[:0], id...), '.'), s.at...), '.')
 	s.mac.Reset()
 	s.mac.Write(s.out) // never fails

@@ -1,0 +1,223 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/holdfast-run/holdfast/internal/config"
+	"github.com/holdfast-run/holdfast/internal/pg"
+	"github.com/holdfast-run/holdfast/internal/pgdev"
+)
+
+// mostAtOnce is how many clients a workload may have. Runners and tools get as many
+// slots, so that nothing but the machine holds them up.
+const mostAtOnce = 512
+
+// lab is what one workload runs on: a database of its own, a NATS of its own, the
+// services that take part, and a server for their tools.
+type lab struct {
+	c      Config
+	w      Workload
+	report *Report
+	dir    string
+
+	database  config.Secret
+	pool      *pgxpool.Pool // of a superuser
+	nats      *nats.Conn
+	js        jetstream.JetStream
+	meter     meter
+	processes map[string]*process
+	tools     *http.Server
+	toolsURL  string
+	serving   sync.WaitGroup
+	sent      atomic.Int64 // webhooks of crowds
+}
+
+// openLab starts what a workload needs and returns when all of it is ready.
+func openLab(ctx context.Context, c Config, w Workload, dir string, server *pgdev.Server, r *Report) (_ *lab, err error) {
+	l := &lab{c: c, w: w, report: r, dir: filepath.Join(dir, w.Name), processes: map[string]*process{}}
+	if err := os.Mkdir(l.dir, 0o711); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close(ctx))
+		}
+	}()
+	if l.meter, err = newMeter(server.DataDir()); err != nil {
+		return nil, err
+	}
+	if err := l.openTools(); err != nil {
+		return nil, err
+	}
+	if l.database, err = newDatabase(ctx, server.URL(), "bench_"+w.Name); err != nil {
+		return nil, err
+	}
+	if err := c.Prepare(ctx, l.database, definitions(l.toolsURL, c)); err != nil {
+		return nil, fmt.Errorf("prepare the database: %w", err)
+	}
+	if l.pool, err = pg.Open(ctx, pg.Config{URL: l.database, MaxConns: many + 2, AppName: "holdfast-bench"}); err != nil {
+		return nil, err
+	}
+	if err := l.openNATS(ctx); err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(w.services))
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for i, name := range w.services {
+		all.Go(func() {
+			var p *process
+			if p, errs[i] = l.openService(ctx, name); p != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				l.processes[name] = p
+			}
+		})
+	}
+	all.Wait()
+	return l, errors.Join(errs...)
+}
+
+func (l *lab) openNATS(ctx context.Context) error {
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	p, err := startProcess(ctx, l.c, l.dir, "nats", ports[1], nil, []string{"serve", "nats", "--nats-listen", ports[0], "--nats-dir", filepath.Join(l.dir, "nats")})
+	if err != nil {
+		return err
+	}
+	l.processes["nats"] = p
+	if l.nats, err = nats.Connect("nats://"+ports[0], nats.MaxReconnects(0)); err != nil {
+		return err
+	}
+	l.js, err = jetstream.New(l.nats)
+	return err
+}
+
+// openService runs a service by the command that operators type. The runner whose
+// model is a script is the one exception: its command is the bench's own.
+func (l *lab) openService(ctx context.Context, name string) (*process, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	env := []string{
+		"HOLDFAST_DATABASE_URL=" + l.database.Reveal(), "HOLDFAST_NATS_URL=" + l.nats.ConnectedUrl(), SecretEnv + "=" + secret,
+		"HOLDFAST_EGRESS_ALLOW=127.0.0.0/8", "HOLDFAST_LOG_LEVEL=warn",
+		"ANTHROPIC_API_KEY=scripted", "ANTHROPIC_BASE_URL=" + l.toolsURL,
+		fmt.Sprintf("HOLDFAST_RUNNER_MODEL_SLOTS=%d", mostAtOnce), fmt.Sprintf("HOLDFAST_TOOLS_SLOTS=%d", mostAtOnce),
+	}
+	args := []string{"serve", name}
+	switch name {
+	case scriptedRunner:
+		args = []string{ScriptedRunnerCommand}
+	case "runner":
+	default:
+		args = append(args, "--listen", ports[0])
+	}
+	p, err := startProcess(ctx, l.c, l.dir, name, ports[1], env, args)
+	if p != nil {
+		p.addr = ports[0]
+	}
+	return p, err
+}
+
+// openTools serves what tools and the official SDK ask, in this process.
+func (l *lab) openTools() error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	l.toolsURL = "http://" + listener.Addr().String()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/tool", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // who asked sees what is wrong
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"done":true}`)
+	})
+	l.tools = &http.Server{Handler: mux}
+	l.serving.Go(func() { _ = l.tools.Serve(listener) }) // ends with ErrServerClosed
+	return nil
+}
+
+// newDatabase makes an empty database on a server and returns its URL.
+func newDatabase(ctx context.Context, server config.Secret, name string) (config.Secret, error) {
+	pool, err := pg.Open(ctx, pg.Config{URL: server, MaxConns: 1, AppName: "holdfast-bench"})
+	if err != nil {
+		return "", err
+	}
+	defer pool.Close()
+	if _, err := pool.Exec(ctx, "CREATE DATABASE "+name); err != nil {
+		return "", err
+	}
+	u, err := url.Parse(server.Reveal())
+	if err != nil {
+		return "", err
+	}
+	u.Path = "/" + name
+	return config.Secret(u.String()), nil
+}
+
+// close ends everything. It is safe on a lab that is half open.
+func (l *lab) close(ctx context.Context) (err error) {
+	for _, name := range append(l.w.services, "nats") {
+		if p := l.processes[name]; p != nil {
+			if name == "nats" && l.nats != nil {
+				l.nats.Close()
+			}
+			p.kill()
+		}
+	}
+	if l.tools != nil {
+		err = errors.Join(err, l.tools.Close())
+		l.serving.Wait()
+	}
+	if l.pool != nil {
+		l.pool.Close()
+	}
+	return err
+}
+
+// tails are the ends of all logs.
+func (l *lab) tails() string {
+	var b strings.Builder
+	for name, p := range l.processes {
+		if text := p.tail(); text != "" {
+			fmt.Fprintf(&b, "--- %s\n%s\n", name, text)
+		}
+	}
+	return b.String()
+}
+
+// until polls ok until it says yes, three minutes at most.
+func until(ctx context.Context, what string, ok func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	for {
+		if done, err := ok(); err != nil || done {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waited for %s: %w", what, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
