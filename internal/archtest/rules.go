@@ -71,7 +71,7 @@ var rules = map[string]rule{
 	"internal/stdwebhooks": {},
 	"internal/natsdev":     {may: plus(kit, "internal/dirlock"), libs: []string{natsClient, natsServer}},
 	"internal/pgdev":       {may: plus(kit, "internal/dirlock", "internal/watchdog")},
-	"internal/bigtest":     {libs: []string{pgx}},
+	"internal/bigtest":     {may: []string{"internal/linetest"}, libs: []string{pgx}},
 	"internal/pgtest":      {may: plus(kit, "internal/pg", "internal/pgdev"), libs: []string{pgx}},
 	"internal/bustest":     {may: plus(kit, "internal/bus", "internal/natsdev"), libs: []string{natsClient, natsServer}},
 	"internal/archtest":    {},

@@ -132,10 +132,10 @@ INSERT INTO runner.takeovers (run_id, epoch, namespace, lost_worker, stopped, se
 SELECT run_id, 2, 'default', 'runner-' || i % 3, i % 100 = 0, at, at + interval '2 s' FROM bigruns WHERE i % 50 = 0;
 --
 INSERT INTO runner.pools (namespace, pool, window_start, unit, ceiling, used)
-SELECT 'default', 'daily-' || n, (current_date - d)::text, 'micro_usd', 18000000, 17000000 + n * 100000 FROM generate_series(0, 19) n CROSS JOIN generate_series(0, 59) d;
+SELECT 'default', 'daily-' || n, (current_date - d)::text, 'micro_usd', 18000000, 17000000 + n * 100000 FROM generate_series(0, 19) n CROSS JOIN generate_series(0, least(59, {{runs}} / 100)) d;
 --
 INSERT INTO runner.alerts (alert_id, namespace, pool, window_start, percent, ceiling, used, unit, at, announced_at, next_announce_at)
-SELECT md5(n || '/' || d), 'default', 'daily-' || n, (current_date - d)::text, 80, 18000000, 15000000, 'micro_usd', current_date - d, current_date - d, 'infinity' FROM generate_series(0, 19) n CROSS JOIN generate_series(0, 59) d;
+SELECT md5(n || '/' || d), 'default', 'daily-' || n, (current_date - d)::text, 80, 18000000, 15000000, 'micro_usd', current_date - d, current_date - d, 'infinity' FROM generate_series(0, 19) n CROSS JOIN generate_series(0, least(59, {{runs}} / 100)) d;
 --
 INSERT INTO runner.rejected (subject, cause, code, detail, body, at)
 SELECT 'hf.run.' || run_id || '.start', 'c', 'bad_message', 'it is none', '', at FROM bigruns WHERE i % 40 = 0;

@@ -261,6 +261,7 @@ func TestDevPrincipal_OnlyOnLoopback(t *testing.T) {
 		"from here in a namespace":         {"", append([]string{door.HeaderNamespace, "team"}, loop...), 200, "dev@team"},
 		"forwarded from here":              {"", append([]string{"X-Forwarded-For", "::1"}, loop...), 200, "dev@default"},
 		"forwarded from elsewhere":         {"", append([]string{"X-Forwarded-For", "10.0.0.9"}, loop...), 401, ""},
+		"forwarded, as it is written now":  {"", append([]string{"Forwarded", "for=10.0.0.9"}, loop...), 401, ""},
 		"from elsewhere":                   {"", []string{"RemoteAddr", "10.0.0.9:4000", "Host", "localhost"}, 401, ""},
 		"a foreign name for this machine":  {"", []string{"RemoteAddr", "127.0.0.1:4000", "Host", "evil.example:8080"}, 401, ""},
 		"by another site's page":           {"", append([]string{"Sec-Fetch-Site", "cross-site"}, loop...), 403, ""},
@@ -290,6 +291,10 @@ func TestSession_CookieCountsWithinTheSite(t *testing.T) {
 	res, p, _ := call(t, d, "POST", "/v1/echo/abc", "", `{"value":1}`, "Cookie", cookie, "Sec-Fetch-Site", "cross-site")
 	if res.StatusCode != 403 || p.Code != "cross_origin" {
 		t.Errorf("cross site: %d %s", res.StatusCode, p.Code)
+	}
+	res, p, raw := call(t, d, "POST", "/v1/echo/abc", "", `{"value":1}`, "Cookie", cookie)
+	if res.StatusCode != 403 || p.Code != "cross_origin" || !strings.Contains(raw, "does not say which page") {
+		t.Errorf("from nowhere: %d %s", res.StatusCode, raw)
 	}
 }
 

@@ -22,6 +22,7 @@ type Line struct {
 	held            bool
 	age             int // connections of an earlier age are forgotten
 	open            map[net.Conn]bool
+	hear            func() func([]byte)
 	end             func()
 }
 
@@ -95,6 +96,10 @@ func (l *Line) Pass() { l.set(func() { l.held = false }) }
 // even of an end. New ones pass.
 func (l *Line) Forget() { l.set(func() { l.age++ }) }
 
+// Hear gives what the server says to f as well, before the client gets it: f is called
+// for each new connection, and its result with each piece of that connection in order.
+func (l *Line) Hear(f func() func([]byte)) { l.set(func() { l.hear = f }) }
+
 func (l *Line) set(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,9 +123,15 @@ func (l *Line) serve(in net.Conn) {
 	if !l.keep(out) {
 		return
 	}
+	l.mu.Lock()
+	heard := func([]byte) {}
+	if l.hear != nil {
+		heard = l.hear()
+	}
+	l.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { l.pump(out, in, age) })
-	both.Go(func() { l.pump(in, out, age) })
+	both.Go(func() { l.pump(out, in, age, func([]byte) {}) })
+	both.Go(func() { l.pump(in, out, age, heard) })
 	both.Wait()
 }
 
@@ -148,7 +159,7 @@ func (l *Line) passes(age int) bool {
 }
 
 // pump copies one direction. A forgotten connection stays open on both sides.
-func (l *Line) pump(to, from net.Conn, age int) {
+func (l *Line) pump(to, from net.Conn, age int, heard func([]byte)) {
 	b := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(b)
@@ -156,6 +167,7 @@ func (l *Line) pump(to, from net.Conn, age int) {
 			return
 		}
 		if n > 0 {
+			heard(b[:n])
 			if _, err := to.Write(b[:n]); err != nil {
 				_ = from.Close()
 				return

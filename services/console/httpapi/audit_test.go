@@ -146,4 +146,12 @@ func TestAudit_WhoDidWhat(t *testing.T) {
 	if more, err := store.SweepAudit(t.Context(), 48*3600e9); more || err != nil || r.number(`SELECT count(*) FROM console.audit`) != 3 {
 		t.Errorf("old rows stay: %v %v", more, err)
 	}
+	r.do("POST", "/ui/runs/delete", "", url.Values{"id": {idOf(5)}, "reason": {"a\ab" + strings.Repeat("x", 2000)}}.Encode(), "Cookie", door.SessionCookie+"="+operator, "Sec-Fetch-Site", "same-origin", "Content-Type", "application/x-www-form-urlencoded")
+	if got := list("target=" + idOf(5)); len(got) != 1 || !strings.HasSuffix(got[0], "|a b"+strings.Repeat("x", 997)+"…") {
+		t.Errorf("a long reason with a control character: %v", got)
+	}
+	r.exec(`ALTER FUNCTION catalog.audit_begin(json) RENAME TO audit_gone`)
+	if status, _, raw := r.do("POST", "/v1/runs/"+idOf(1)+"/cancel", operator, `{}`, "Content-Type", "application/json"); status != 503 {
+		t.Errorf("an act that nobody keeps: %d %s", status, raw)
+	}
 }

@@ -19,12 +19,14 @@ SELECT run_id, namespace, seq, kind, status, at, cause, worker,
        CASE WHEN octet_length(data::text) <= $4 THEN data ELSE 'null' END, CASE WHEN octet_length(data::text) <= $4 THEN 0 ELSE octet_length(data::text) END
   FROM runner.v_events WHERE run_id = $1 AND namespace = $2 ORDER BY seq DESC LIMIT $3`
 	firstEvent = `SELECT data FROM runner.v_events WHERE run_id = $1 AND namespace = $2 AND seq = 1`
-	// runEffects orders what nobody knows before what is under way and what is over.
+	// runEffects orders what nobody knows before what is under way and what is over, of the
+	// calls that are not over and the newest.
 	runEffects = `
 SELECT c.call_id, c.tool, c.status, coalesce(e.effect_id, ''), c.key, coalesce(e.state, ''), coalesce(e.in_doubt, ''), coalesce(e.attempts, 0), coalesce(e.worker, ''),
        coalesce(e.error, c.error)::text, c.updated_at
-  FROM tools.v_calls c LEFT JOIN tools.v_effects e ON e.effect_id = c.effect_id
- WHERE c.run_id = $1 AND c.namespace = $2 AND (c.effect_id IS NOT NULL OR c.status <> 'succeeded')
+  FROM (SELECT * FROM tools.v_calls c
+         WHERE c.run_id = $1 AND c.namespace = $2 AND (c.effect_id IS NOT NULL OR c.status <> 'succeeded')
+         ORDER BY c.status IN ('open', 'unknown') DESC, c.updated_at DESC, c.call_id LIMIT greatest($3, 1000)) c LEFT JOIN tools.v_effects e ON e.effect_id = c.effect_id
  ORDER BY CASE e.state WHEN 'unknown' THEN 0 WHEN 'damaged' THEN 1 WHEN 'intent' THEN 2 ELSE 3 END, c.updated_at DESC, c.call_id LIMIT $3`
 )
 

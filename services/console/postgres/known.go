@@ -12,14 +12,16 @@ import (
 
 const knownOfRun = `SELECT seq, kind, data FROM runner.v_known WHERE run_id = $1 AND namespace = $2 ORDER BY seq`
 
-// What the run's calls left, and what effects left that it shares with another.
+// What the run's calls left, and what effects left that its last thousand share with
+// another run.
 const artifactsOfRun = `
 SELECT a.artifact_id, a.call_id, a.tool, a.name, a.content_type, a.bytes, a.truncated, coalesce(a.uri, ''), a.kind, a.title, a.created_at
   FROM tools.v_artifacts a
  WHERE a.namespace = $2 AND a.artifact_id IN (
        SELECT x.artifact_id FROM tools.v_artifacts x WHERE x.run_id = $1
         UNION
-       SELECT x.artifact_id FROM tools.v_calls c JOIN tools.v_artifacts x ON x.effect_id = c.effect_id WHERE c.run_id = $1)
+       SELECT x.artifact_id FROM (SELECT c.effect_id FROM tools.v_calls c WHERE c.run_id = $1 AND c.effect_id IS NOT NULL ORDER BY c.updated_at DESC, c.call_id LIMIT 1000) c
+         JOIN tools.v_artifacts x ON x.effect_id = c.effect_id)
  ORDER BY a.created_at DESC, a.artifact_id DESC
  LIMIT $3`
 

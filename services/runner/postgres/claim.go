@@ -48,7 +48,7 @@ kept AS (
       FROM moved LEFT JOIN runner.workers o ON o.name = $2 WHERE $2 <> $4),
 old AS (
     DELETE FROM runner.takeovers WHERE (run_id, epoch) IN
-        (SELECT run_id, epoch FROM runner.takeovers WHERE at < clock_timestamp() - interval '90 days' ORDER BY at LIMIT 100)),
+        (SELECT run_id, epoch FROM runner.takeovers WHERE at < (SELECT clock_timestamp()) - interval '90 days' ORDER BY at LIMIT 100)),
 lost AS (
     DELETE FROM runner.reservations v USING moved WHERE v.run_id = $1 AND v.epoch <= $3
     RETURNING v.namespace, v.pool, v.window_start, v.amount),

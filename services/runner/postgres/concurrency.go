@@ -180,7 +180,7 @@ WHERE s.run_id = $1 AND NOT s.held
 
 // Keys that nobody has used for an hour.
 const dropKeys = `
-DELETE FROM runner.slot_keys k USING (SELECT namespace, key FROM runner.slot_keys WHERE used_at < clock_timestamp() - interval '1 h' ORDER BY used_at LIMIT 200) old
+DELETE FROM runner.slot_keys k USING (SELECT namespace, key FROM runner.slot_keys WHERE used_at < (SELECT clock_timestamp()) - interval '1 h' ORDER BY used_at LIMIT 200) old
 WHERE (k.namespace, k.key) = (old.namespace, old.key) AND k.used_at < clock_timestamp() - interval '1 h'
   AND NOT EXISTS (SELECT FROM runner.slots s WHERE s.namespace = k.namespace AND s.key = k.key)`
 

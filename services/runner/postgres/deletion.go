@@ -215,10 +215,11 @@ func (s *Store) Purge(ctx context.Context, most int) (clean []runner.PurgedRun, 
 	return clean, more, nil
 }
 
-// A run that another one started goes with that one.
+// A run that another one started goes with that one. The clock is read once, here and
+// below: only what stands still is a place in an index, and else all of it is read.
 const endedBefore = `
 SELECT r.run_id, r.namespace, r.kind, r.name, r.status, r.ended_at, extract(epoch FROM clock_timestamp() - r.ended_at)::bigint FROM runner.runs r
- WHERE r.ended_at < clock_timestamp() - $1::bigint * interval '1 second' AND (r.ended_at, r.run_id) > ($2, $3)
+ WHERE r.ended_at < (SELECT clock_timestamp()) - $1::bigint * interval '1 second' AND (r.ended_at, r.run_id) > ($2, $3)
    AND NOT EXISTS (SELECT FROM runner.runs p WHERE p.run_id = r.parent_run_id)
  ORDER BY r.ended_at, r.run_id LIMIT $4`
 
@@ -238,7 +239,7 @@ func (s *Store) EndedBefore(ctx context.Context, age time.Duration, after runner
 
 const forgetDeleted = `
 DELETE FROM runner.deleted WHERE run_id IN (
-    SELECT run_id FROM runner.deleted WHERE purged_at < clock_timestamp() - $1::bigint * interval '1 second' ORDER BY purged_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
+    SELECT run_id FROM runner.deleted WHERE purged_at < (SELECT clock_timestamp()) - $1::bigint * interval '1 second' ORDER BY purged_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
 
 // ForgetDeleted implements runner.Deleter.
 func (s *Store) ForgetDeleted(ctx context.Context, age time.Duration, limit int) (int, error) {
@@ -257,7 +258,7 @@ WITH RECURSIVE spaces AS (
 DELETE FROM runner.spend WHERE (run_id, model, hour) IN (
     SELECT o.run_id, o.model, o.hour FROM spaces n CROSS JOIN LATERAL (
         SELECT s.run_id, s.model, s.hour FROM runner.spend s
-         WHERE s.namespace = n.namespace AND s.hour < clock_timestamp() - $1::bigint * interval '1 second' ORDER BY s.hour LIMIT $2) o LIMIT $2)`
+         WHERE s.namespace = n.namespace AND s.hour < (SELECT clock_timestamp()) - $1::bigint * interval '1 second' ORDER BY s.hour LIMIT $2) o LIMIT $2)`
 
 // ForgetSpend implements runner.Deleter.
 func (s *Store) ForgetSpend(ctx context.Context, age time.Duration, limit int) (int, error) {

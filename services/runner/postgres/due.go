@@ -15,7 +15,7 @@ import (
 // a lost message is repeated. Only a commit of the run deletes the row.
 const takeTimers = `
 UPDATE runner.timers t SET next_try = clock_timestamp() + interval '30 s', tries = tries + 1
-FROM (SELECT run_id, timer FROM runner.timers WHERE next_try <= clock_timestamp()
+FROM (SELECT run_id, timer FROM runner.timers WHERE next_try <= (SELECT clock_timestamp())
       ORDER BY next_try LIMIT $1 FOR UPDATE SKIP LOCKED) due
 WHERE t.run_id = due.run_id AND t.timer = due.timer
 RETURNING t.run_id, t.timer, t.due, t.tries`
@@ -66,7 +66,7 @@ func (s *Store) DueTimers(ctx context.Context, limit int) ([]runner.DueTimer, ti
 const takeNudges = `
 UPDATE runner.pending p SET nudges = nudges + 1,
     next_nudge = clock_timestamp() + least(interval '30 s' * power(2, least(nudges, 7)), interval '1 h')
-FROM (SELECT run_id, item FROM runner.pending d WHERE next_nudge <= clock_timestamp()
+FROM (SELECT run_id, item FROM runner.pending d WHERE next_nudge <= (SELECT clock_timestamp())
         AND NOT (kind = 'model' AND EXISTS (SELECT FROM runner.runs r JOIN runner.workers w ON w.name = r.claim_worker
             WHERE r.run_id = d.run_id AND w.beat >= clock_timestamp() - interval '1.5 s'))
       ORDER BY next_nudge LIMIT $1 FOR UPDATE SKIP LOCKED) due

@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"regexp"
 	"testing"
+	"time"
 
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/pgtest"
@@ -43,6 +45,26 @@ func TestRoles(t *testing.T) {
 			if _, err := pool.Exec(t.Context(), sql); err == nil {
 				t.Errorf("%s may: %s", role, sql)
 			}
+		}
+	}
+}
+
+// What is old enough to forget, and what is due, is found by its place in an index: a
+// sweep reads nothing of what stays.
+func TestSweeps_ReadOnlyWhatIsDue(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for name, tc := range map[string]struct {
+		plan, column string
+	}{
+		"runs that ended":         {db.Plan(t, endedBefore, 1000, time.Time{}, "", 10), "ended_at"},
+		"deletions to forget":     {db.Plan(t, forgetDeleted, 1000, 10), "purged_at"},
+		"what was spent":          {db.Plan(t, forgetSpend, 1000, 10), "hour"},
+		"timers that are due":     {db.Plan(t, takeTimers, 10), "next_try"},
+		"what is asked about now": {db.Plan(t, takeNudges, 10), "next_nudge"},
+	} {
+		if !regexp.MustCompile(`Index Cond: .*\b` + tc.column + ` <`).MatchString(tc.plan) {
+			t.Errorf("%s:\n%s", name, tc.plan)
 		}
 	}
 }

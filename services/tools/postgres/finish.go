@@ -268,7 +268,7 @@ func (s *Store) Close(ctx context.Context, c tools.Close) (answered []tools.Call
 // first of all.
 const dueSQL = `
 WITH due AS (
-	SELECT effect_id FROM tools.effects WHERE wake_at <= clock_timestamp() ORDER BY wake_at LIMIT $1 FOR UPDATE SKIP LOCKED
+	SELECT effect_id FROM tools.effects WHERE wake_at <= (SELECT clock_timestamp()) ORDER BY wake_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ), taken AS (
 	UPDATE tools.effects e SET wake_at = clock_timestamp() + interval '30 s' FROM due WHERE e.effect_id = due.effect_id
 	RETURNING e.effect_id, e.call_id
@@ -279,7 +279,7 @@ SELECT ` + callColumns + ` FROM taken CROSS JOIN LATERAL (
 
 const dueReadsSQL = `
 WITH due AS (
-	SELECT call_id FROM tools.calls WHERE wake_at <= clock_timestamp() ORDER BY wake_at LIMIT $1 FOR UPDATE SKIP LOCKED
+	SELECT call_id FROM tools.calls WHERE wake_at <= (SELECT clock_timestamp()) ORDER BY wake_at LIMIT $1 FOR UPDATE SKIP LOCKED
 )
 UPDATE tools.calls c SET wake_at = CASE WHEN c.status = 'open' THEN clock_timestamp() + interval '30 s' END
   FROM due WHERE c.call_id = due.call_id

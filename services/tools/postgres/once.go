@@ -98,11 +98,12 @@ SELECT e.effect_id, $3, $4, coalesce(e.worker, ''), true, $5::text::json
   FROM tools.effects e WHERE e.namespace = $1 AND e.effect_id = $2 AND e.on_doubt IS NOT NULL
 ON CONFLICT (effect_id, attempt_id) DO NOTHING`
 
-// expireKeysSQL keeps the key and the digest of the arguments, nothing else.
+// expireKeysSQL keeps the key and the digest of the arguments, nothing else. The clock is
+// read once: only what stands still is a place in an index, and else all of it is read.
 const expireKeysSQL = `
 WITH old AS (
 	SELECT namespace, tool, key FROM tools.effects
-	 WHERE updated_at < clock_timestamp() - $1::bigint * interval '1 second'
+	 WHERE updated_at < (SELECT clock_timestamp()) - $1::bigint * interval '1 second'
 	   AND (state IN ('succeeded', 'failed') OR (state = 'unknown' AND settled_by IS NOT NULL))
 	 ORDER BY updated_at LIMIT $2 FOR UPDATE SKIP LOCKED
 ), gone AS (

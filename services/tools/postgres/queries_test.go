@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/pgtest"
+	"github.com/holdfast-run/holdfast/services/tools"
 )
 
 // Every query parses against the migrated schema, as the service's own role.
@@ -23,13 +25,13 @@ func TestQueriesPrepare(t *testing.T) {
 		"closeRevoked": closeRevokedSQL, "inherit": inheritSQL, "reject": rejectSQL, "getEffect": getEffectSQL, "receiptsOf": receiptsOfSQL,
 		"looked": lookedSQL, "denied": deniedSQL, "clock": clockSQL, "openOnce": openOnceSQL, "takeOnce": takeOnceSQL, "lapseOnce": lapseOnceSQL, "lapseDue": lapseDueSQL,
 		"renewOnce": renewOnceSQL, "recordOnce": recordOnceSQL, "outcomeOnce": outcomeOnceSQL, "lateOnce": lateOnceSQL, "expireKeys": expireKeysSQL,
-		"listEffects": listEffectsSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
+		"listEffects": listedSQL(tools.Filter{}) + listEffectsSQL, "listEffectsOf": listedSQL(tools.Filter{State: tools.EffectFailed, RunID: "r", Twice: true}) + listEffectsSQL, "owed": owedSQL, "announced": announcedSQL, "landed": landedSQL,
 		"standing": standingSQL, "putStop": putStopSQL, "sameStop": sameStopSQL, "endStop": endStopSQL, "getStop": getStopSQL, "listStops": listStopsSQL, "release": releaseSQL,
 		"keepArtifact": keepArtifactSQL, "listArtifacts": listArtifactsSQL, "getArtifact": getArtifactSQL, "runArtifact": runArtifactSQL,
 		"lockLimits": lockLimitsSQL, "usage": usageSQL, "startLimit": startLimitSQL, "useLimit": useLimitSQL, "dropUses": dropUsesSQL, "dropWait": dropWaitSQL,
 		"waitTurn": waitTurnSQL, "endUse": endUseSQL, "nextTurns": nextTurnsSQL, "dueTurns": dueTurnsSQL,
 		"keepTicket": keepTicketSQL, "await": awaitSQL, "replied": repliedSQL, "awaited": awaitedSQL, "effectByID": effectByIDSQL, "reply": replySQL, "takeReply": takeReplySQL,
-		"beyond": beyondSQL, "toolNames": toolNamesSQL, "totals": totalsSQL, "marks": marksSQL, "sharers": sharersSQL, "verdicts": verdictsSQL, "toll": tollSQL,
+		"beyond": listedSQL(tools.Filter{}) + beyondSQL, "toolNames": toolNamesSQL, "totals": totalsSQL, "marks": marksSQL, "sharers": sharersSQL, "verdicts": verdictsSQL, "toll": tollSQL,
 		"endOfRun": endOfRunSQL, "endedRun": endedRunSQL,
 	})
 	if err != nil {
@@ -60,5 +62,14 @@ func TestRoles(t *testing.T) {
 		if _, err := pool.Exec(t.Context(), q); err == nil {
 			t.Errorf("holdfast_tools may run %s", q)
 		}
+	}
+}
+
+// What is old enough to forget is found by its place in an index: a sweep reads nothing
+// of what stays.
+func TestSweeps_ReadOnlyWhatIsOld(t *testing.T) {
+	t.Parallel()
+	if plan := pgtest.New(t).Plan(t, expireKeysSQL, 1000, 10); !strings.Contains(plan, "Index Cond: (updated_at <") {
+		t.Errorf("keys that are over:\n%s", plan)
 	}
 }

@@ -16,29 +16,50 @@ const receiptsOfSQL = `SELECT receipts::text FROM tools.v_effects WHERE namespac
 // listedSQL lists doubts that nobody has settled first, then the newest, as far as a
 // search looks. Of a run it lists what the run and all that it started did. Each
 // half reads an index in its order, and a key is looked up below each tool.
-const listedSQL = `
+func listedSQL(f tools.Filter) string {
+	asFiltered := asFiltered
+	if f.State != "" && f.State != tools.EffectInDoubt {
+		asFiltered = ` AND e.state = '` + storedState(f.State) + `'` + asFiltered
+	}
+	if f.RunID != "" {
+		asFiltered = ` AND e.effect_id IN (SELECT c.effect_id FROM tools.calls c JOIN tree USING (run_id) WHERE c.effect_id IS NOT NULL
+		         UNION ALL SELECT p.effect_id FROM tools.effects p JOIN tree USING (run_id) WHERE p.on_doubt IS NOT NULL)` + asFiltered
+	}
+	if f.Twice {
+		asFiltered = ` AND e.effect_id IN (SELECT r.effect_id FROM tools.receipts r WHERE ` + mayBeTwice + `)` + asFiltered
+	}
+	return `
 WITH RECURSIVE tree AS (
 	SELECT $4::text AS run_id WHERE $4 <> ''
 	 UNION SELECT r.run_id FROM runner.v_runs r JOIN tree t ON r.parent_run_id = t.run_id WHERE r.namespace = $1
 ), ` + namesOfTools + `, listed AS (
 	SELECT * FROM (
-		(SELECT true AS doubt, e.* FROM tools.effects e WHERE e.state = 'unknown' AND e.settled_by IS NULL AND NOT $14::bool
+		(SELECT true AS doubt, e.* FROM tools.effects e WHERE e.state = 'unknown' AND e.settled_by IS NULL AND NOT $13::bool
 		    AND (NOT $5::bool OR ($6::bool AND (e.created_at, e.effect_id) < ($7::timestamptz, $8::text)))` + asFiltered + `)
 		UNION ALL
 		(SELECT false, e.* FROM tools.effects e WHERE NOT (e.state = 'unknown' AND e.settled_by IS NULL) AND $2 <> 'in_doubt'
 		    AND (NOT $5::bool OR $6::bool OR (e.created_at, e.effect_id) < ($7::timestamptz, $8::text))` + asFiltered + `)
 	) two ORDER BY doubt DESC, created_at DESC, effect_id DESC LIMIT $9
 )`
+}
+
+// storedState is the state in the row of what a filter calls so. What is rare, and only
+// that, has an index (migrations/0018_rare_effects.sql), and an index needs the state in
+// the statement's text.
+func storedState(state string) string {
+	switch state {
+	case tools.EffectSucceeded, tools.EffectFailed, tools.EffectUnknown, tools.EffectExpired:
+		return state
+	}
+	return tools.EffectIntent // held and awaiting are kinds of it
+}
 
 const asFiltered = `
 		    AND e.namespace = $1 AND ($3 = '' OR e.tool = $3)
 		    AND ($2 IN ('', 'in_doubt') OR CASE WHEN e.state <> 'intent' THEN e.state WHEN e.held_by IS NOT NULL THEN 'held' WHEN e.attempt_id IS NOT NULL AND e.reply_until IS NOT NULL THEN 'awaiting' ELSE e.state END = $2)
-		    AND ($4 = '' OR e.effect_id IN (SELECT c.effect_id FROM tools.calls c JOIN tree USING (run_id) WHERE c.effect_id IS NOT NULL)
-		         OR (e.on_doubt IS NOT NULL AND e.run_id IN (SELECT run_id FROM tree)))
 		    AND ($10 = '' OR (e.key = $10 AND e.tool = ANY (ARRAY(SELECT n.tool FROM names n WHERE n.tool IS NOT NULL))))
 		    AND ($11::timestamptz IS NULL OR e.created_at >= $11) AND ($12::timestamptz IS NULL OR e.created_at < $12)
-		    AND ($15 = '' OR (e.state = 'intent' AND e.held_by = $15))
-		    AND (NOT $13::bool OR e.effect_id IN (SELECT r.effect_id FROM tools.receipts r WHERE ` + mayBeTwice + `))
+		    AND ($14 = '' OR (e.state = 'intent' AND e.held_by = $14))
 		  ORDER BY e.created_at DESC, e.effect_id DESC LIMIT $9`
 
 // namesOfTools finds each name once, without reading all rows.
@@ -53,12 +74,12 @@ const namesOfTools = `names AS (
 const mayBeTwice = `r.late AND r.body->>'probe' IS NULL
 	AND (r.body->>'verdict' IN ('happened', 'accepted', 'ambiguous') OR r.attempt_id LIKE 'f%-late-succeeded')`
 
-const listEffectsSQL = listedSQL + `
+const listEffectsSQL = `
 SELECT ` + effectColumns + ` FROM listed e
- WHERE $16 = '' OR strpos(lower(concat_ws(' ', e.key, e.args::text, e.result::text, e.error::text)), lower($16)) > 0
- ORDER BY e.doubt DESC, e.created_at DESC, e.effect_id DESC LIMIT $17`
+ WHERE $15 = '' OR strpos(lower(concat_ws(' ', e.key, e.args::text, e.result::text, e.error::text)), lower($15)) > 0
+ ORDER BY e.doubt DESC, e.created_at DESC, e.effect_id DESC LIMIT $16`
 
-const beyondSQL = listedSQL + `
+const beyondSQL = `
 SELECT e.doubt, e.created_at, e.effect_id FROM listed e ORDER BY e.doubt DESC, e.created_at DESC, e.effect_id DESC OFFSET $9::bigint - 1`
 
 // Effect implements tools.Reader.
@@ -78,14 +99,14 @@ func (s *Store) Effect(ctx context.Context, namespace, id string) (tools.Effect,
 	return *e, nil
 }
 
-// listArgs are the first 15 of listedSQL.
+// listArgs are the first 14 of listedSQL.
 func listArgs(f tools.Filter, depth int) []any {
 	after := f.After
 	if after == nil {
 		after = &tools.Position{}
 	}
 	return []any{f.Namespace, f.State, f.Tool, string(f.RunID), f.After != nil, after.Doubt, after.CreatedAt, after.ID, depth,
-		f.Key, since(f.From), since(f.To), f.Twice, f.Settled, f.HeldBy}
+		f.Key, since(f.From), since(f.To), f.Settled, f.HeldBy}
 }
 
 func since(t time.Time) *time.Time {
@@ -101,7 +122,7 @@ func (s *Store) Effects(ctx context.Context, f tools.Filter) ([]tools.Effect, er
 	if f.Text != "" {
 		depth = tools.SearchDepth
 	}
-	found, err := collect[effectRow](s.pool.Query(ctx, listEffectsSQL, append(listArgs(f, depth), f.Text, f.Limit)...))
+	found, err := collect[effectRow](s.pool.Query(ctx, listedSQL(f)+listEffectsSQL, append(listArgs(f, depth), f.Text, f.Limit)...))
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +139,7 @@ func (s *Store) Effects(ctx context.Context, f tools.Filter) ([]tools.Effect, er
 
 // Beyond implements tools.Ledger.
 func (s *Store) Beyond(ctx context.Context, f tools.Filter) (*tools.Position, error) {
-	found, err := collect[tools.Position](s.pool.Query(ctx, beyondSQL, listArgs(f, tools.SearchDepth)...))
+	found, err := collect[tools.Position](s.pool.Query(ctx, listedSQL(f)+beyondSQL, listArgs(f, tools.SearchDepth)...))
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ SELECT ` + attemptColumns + `
 FROM trigger.attempts
 WHERE namespace = $1 AND webhook = $2 AND outcome = $3 AND received_at >= $4 AND received_at < $5 AND replay_of IS NULL AND count = 1
 	AND ($6 = '' OR attempt_id > nullif($6, '')::uuid)
-ORDER BY attempt_id
+ORDER BY attempts.attempt_id
 LIMIT $7`
 
 // ReplayableAttempts implements trigger.Attempts.
@@ -120,7 +120,7 @@ const sweepAttempts = `
 DELETE FROM trigger.attempts
 WHERE (namespace, attempt_id) IN (
 	SELECT namespace, attempt_id FROM trigger.attempts
-	WHERE received_at < clock_timestamp() - $1::interval
+	WHERE received_at < (SELECT clock_timestamp()) - $1::interval
 	LIMIT $2
 	FOR UPDATE SKIP LOCKED)`
 
@@ -133,28 +133,30 @@ func (s *Store) SweepAttempts(ctx context.Context, age time.Duration, limit int)
 	return int(tag.RowsAffected()), nil
 }
 
+// What is sorted is the column, which has an index, and not its text in the list.
 const listAttempts = `
 SELECT ` + attemptColumns + `
 FROM trigger.attempts
 WHERE namespace = $1 AND ($2 = '' OR webhook = $2) AND ($3 = '' OR outcome = $3) AND received_at >= $4 AND ($7::timestamptz IS NULL OR received_at < $7)
 	AND ($5 = '' OR attempt_id < nullif($5, '')::uuid)
-ORDER BY attempt_id DESC
+ORDER BY attempts.attempt_id DESC
 LIMIT $6`
 
-// Starts that no webhook made, and those of webhooks whose entry was swept. Held
-// ones were accepted in the end.
+// Starts that no webhook made, and those of webhooks whose entry was swept: the sweep
+// takes the oldest entries, so these are before the first that is left. Held ones were
+// accepted in the end.
 const listUnlogged = `
 SELECT ` + deliveryHeadColumns + fromDeliveries + `
 WHERE namespace = $1 AND ($2 = '' OR source_kind = 'webhook' AND source_name = $2) AND $3 IN ('', 'accepted') AND accepted_at >= $4 AND ($7::timestamptz IS NULL OR accepted_at < $7)
 	AND ($5 = '' OR delivery_id < nullif($5, '')::uuid)
-	AND NOT EXISTS (SELECT FROM trigger.attempts a WHERE a.namespace = $1 AND a.attempt_id = d.delivery_id)
-ORDER BY delivery_id DESC
+	AND (source_kind <> 'webhook' OR delivery_id < coalesce((SELECT a.attempt_id FROM trigger.attempts a WHERE a.namespace = $1 ORDER BY a.attempt_id LIMIT 1), 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+ORDER BY d.delivery_id DESC
 LIMIT $6`
 
 const deliveriesByID = `
 SELECT ` + deliveryHeadColumns + fromDeliveries + `
 WHERE namespace = $1 AND delivery_id = ANY ($2::text[]::uuid[])
-ORDER BY delivery_id
+ORDER BY d.delivery_id
 LIMIT 1000`
 
 // Entries implements trigger.Attempts.
@@ -172,12 +174,14 @@ func (s *Store) Entries(ctx context.Context, namespace string, f trigger.EntryFi
 	if err != nil {
 		return nil, fmt.Errorf("list attempts: %w", err)
 	}
-	if rows, err = s.pool.Query(ctx, listUnlogged, args...); err != nil {
-		return nil, err
-	}
-	bare, err := pgx.CollectRows(rows, scanDelivery)
-	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
+	var bare []trigger.Delivery
+	if f.Webhook == "" || len(attempts) < limit { // what was swept is before all that is left
+		if rows, err = s.pool.Query(ctx, listUnlogged, args...); err != nil {
+			return nil, err
+		}
+		if bare, err = pgx.CollectRows(rows, scanDelivery); err != nil {
+			return nil, fmt.Errorf("list deliveries: %w", err)
+		}
 	}
 	var entries []trigger.Entry
 	for _, a := range attempts {

@@ -140,7 +140,7 @@ SELECT ` + signalColumns + `
 FROM trigger.signals
 WHERE namespace = $1 AND ($2 = '' OR state = $2) AND ($3 = '' OR name = $3) AND ($4 = '' OR key = $4)
 	AND ($5 = '' OR signal_id < nullif($5, '')::uuid)
-ORDER BY signal_id DESC
+ORDER BY signals.signal_id DESC
 LIMIT $6`
 
 // ListSignals implements trigger.Signals.

@@ -11,7 +11,7 @@ const sweepStarts = `
 DELETE FROM trigger.deliveries
 WHERE run_id IN (
 	SELECT run_id FROM trigger.deliveries
-	WHERE forgotten_at < clock_timestamp() - $1::interval
+	WHERE forgotten_at < (SELECT clock_timestamp()) - $1::interval
 	ORDER BY forgotten_at
 	LIMIT $2
 	FOR UPDATE SKIP LOCKED)`
