@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
@@ -204,7 +205,7 @@ func (k *Consumer) start(msg *nats.Msg, free func()) bool {
 		m, err := receive(msg, meta)
 		if err != nil {
 			err = fault.Terminal(CodeDecode, err)
-		} else {
+		} else if err = failpoint.Hit("bus.received", m.Subject); err == nil {
 			err = k.call(m)
 		}
 		k.settle(h, m, err)
@@ -242,7 +243,11 @@ func (k *Consumer) settle(h *held, m events.Received, err error) {
 	}
 	switch r.action {
 	case actAck:
+		if failpoint.Hit("bus.handled", m.Subject) != nil {
+			return // as if the process had ended here
+		}
 		k.finish(h, wireAck)
+		_ = failpoint.Hit("bus.acked", m.Subject) // nothing is left that could fail
 	case actDrop:
 		log.Info("message belongs to another worker now", telemetry.KeyErr, err)
 	case actReject:

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -35,12 +36,15 @@ func (b *Bus) Publish(ctx context.Context, m events.Message) error {
 		if err := b.waitConnected(ctx); err != nil {
 			return fmt.Errorf("publish %s: %w", m.ID, err)
 		}
+		if err := failpoint.Hit("bus.publishing", m.Subject); err != nil {
+			return fmt.Errorf("publish %s: %w", m.ID, err)
+		}
 		actx, cancel := context.WithTimeout(ctx, patience(attempt)) // a dead server's PubAck never comes
 		_, err := b.js.PublishMsg(actx, msg)
 		cancel()
 		switch {
 		case err == nil:
-			return nil
+			return failpoint.Hit("bus.published", m.Subject)
 		case errors.Is(err, nats.ErrReconnectBufExceeded):
 			continue // the line went between the check and the write; nothing was sent
 		case errors.Is(err, nats.ErrMaxPayload), errorCode(err) == jetstream.JSErrCodeStreamMessageExceedsMaximum, errorCode(err) == codeHeaderTooLarge:
@@ -90,6 +94,9 @@ func (b *Bus) PublishAll(ctx context.Context, all []events.Message) []error {
 func (b *Bus) publishTogether(ctx context.Context, all []events.Message, open []bool) {
 	acks := make([]jetstream.PubAckFuture, 0, len(all))
 	for _, m := range all {
+		if failpoint.Hit("bus.publishing", m.Subject) != nil {
+			break
+		}
 		ack, err := b.js.PublishMsgAsync(encode(ctx, m))
 		if err != nil {
 			break
@@ -100,7 +107,7 @@ func (b *Bus) publishTogether(ctx context.Context, all []events.Message, open []
 	for i, ack := range acks {
 		select {
 		case <-ack.Ok():
-			open[i] = false
+			open[i] = failpoint.Hit("bus.published", all[i].Subject) != nil
 		case <-ack.Err():
 		case <-late:
 			return

@@ -1,7 +1,7 @@
 // Package failpoint names places where tests make a process die, stall or fail.
 //
 // Nothing is armed unless HOLDFAST_FAILPOINTS is set when the process starts or
-// a test calls Arm; then Hit costs one atomic load.
+// a test calls Arm; then Hit costs two atomic loads. Places lists every name.
 package failpoint
 
 import (
@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// Names of the environment variables. Env holds the points, EnvLog the file
-// that a kill writes its line to.
+// Names of the environment variables. Env holds the points, or "@" and the path of
+// a file of which they are read whenever it has changed: a missing or empty one
+// arms nothing. EnvLog is the file that a kill writes its line to.
 const (
 	Env    = "HOLDFAST_FAILPOINTS"
 	EnvLog = "HOLDFAST_FAILPOINT_LOG"
@@ -43,17 +44,29 @@ func init() {
 	if spec == "" {
 		return
 	}
-	if _, err := Arm(spec, os.Getenv(EnvLog)); err != nil {
-		// A misspelt point would make a crash test pass without its crash.
-		fmt.Fprintf(os.Stderr, "%s: %v\n", Env, err)
-		os.Exit(2)
+	if path, ok := strings.CutPrefix(spec, "@"); ok {
+		watched.Store(&file{path: path, log: os.Getenv(EnvLog), disarm: func() {}})
+		return
 	}
+	if _, err := Arm(spec, os.Getenv(EnvLog)); err != nil {
+		misspelt(err)
+	}
+}
+
+// misspelt ends the process: without its point a crash test would pass without its
+// crash.
+func misspelt(err error) {
+	fmt.Fprintf(os.Stderr, "%s: %v\n", Env, err)
+	os.Exit(2)
 }
 
 // Hit passes the named place. key says which work is there ("run 0198… shop-04");
 // it returns an error only where one was armed, and does not return from a kill.
 // It is safe for concurrent use.
 func Hit(name, key string) error {
+	if f := watched.Load(); f != nil {
+		f.read()
+	}
 	points := armed.Load()
 	if points == nil {
 		return nil

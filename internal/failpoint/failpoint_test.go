@@ -20,10 +20,14 @@ const victim = "HOLDFAST_FAILPOINT_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
 	if key := os.Getenv(victim); key != "" {
-		if err := failpoint.Hit("tools.acted", key); err != nil {
-			os.Exit(3)
+		for {
+			if err := failpoint.Hit("tools.acted", key); err != nil {
+				os.Exit(3)
+			}
+			if key != "again" {
+				os.Exit(0)
+			}
 		}
-		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -107,5 +111,23 @@ func TestArm_RefusesMistakes(t *testing.T) {
 func BenchmarkHit_NothingArmed(b *testing.B) {
 	for b.Loop() {
 		_ = failpoint.Hit("x", "y")
+	}
+}
+
+func TestFile_ArmsAProcessThatRuns(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "points")
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), victim+"=again", failpoint.Env+"=@"+path)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("other=error;tools.acted=kill#2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("%v, want death by SIGKILL once the file says so", err)
 	}
 }

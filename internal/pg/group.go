@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 )
 
@@ -330,6 +331,9 @@ func (g *Group[T, R]) try(ctx context.Context, batch []*change[T, R], lost bool)
 
 // write runs one statement.
 func (g *Group[T, R]) write(ctx context.Context, batch []*change[T, R]) (results []R, err error) {
+	if err := failpoint.Hit("pg.committing", g.Name); err != nil {
+		return nil, err
+	}
 	err = g.attempt(ctx, func(ctx context.Context) error {
 		if len(batch) == 1 && g.One != nil {
 			r, err := g.One(ctx, batch[0].item)
@@ -342,6 +346,9 @@ func (g *Group[T, R]) write(ctx context.Context, batch []*change[T, R]) (results
 		}
 		return err
 	})
+	if err == nil {
+		err = failpoint.Hit("pg.committed", g.Name)
+	}
 	return results, err
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 )
 
 // Keyed sends statements that find all their rows by key and run all the time. There
@@ -35,7 +37,13 @@ func NewKeyed(pool *pgxpool.Pool) *Keyed {
 // [pgx.ErrNoRows]. What it wrote is committed when it returns nil.
 func (k *Keyed) One(ctx context.Context, sql string, args []any, dest ...any) error {
 	if !k.keeps {
-		return k.pool.QueryRow(ctx, sql, args...).Scan(dest...)
+		if err := failpoint.Hit("pg.committing", ""); err != nil {
+			return err
+		}
+		if err := k.pool.QueryRow(ctx, sql, args...).Scan(dest...); err != nil {
+			return err
+		}
+		return failpoint.Hit("pg.committed", "")
 	}
 	var none error // from a callback it would look like a statement that has become useless
 	b := &pgx.Batch{}
@@ -61,7 +69,13 @@ func (k *Keyed) Send(ctx context.Context, b *pgx.Batch) error {
 		all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
 		b = all
 	}
-	return k.pool.SendBatch(ctx, b).Close()
+	if err := failpoint.Hit("pg.committing", ""); err != nil {
+		return err
+	}
+	if err := k.pool.SendBatch(ctx, b).Close(); err != nil {
+		return err
+	}
+	return failpoint.Hit("pg.committed", "")
 }
 
 // InTx is [InTx] for statements of which each finds its rows by key.

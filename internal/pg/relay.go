@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -223,9 +224,13 @@ func (s *relaySweep) mark(ctx context.Context) error {
 	if len(s.unmarked) == 0 {
 		return nil
 	}
+	if err := failpoint.Hit("relay.marking", s.Name); err != nil {
+		return err
+	}
 	err := within(ctx, func(ctx context.Context) error { return s.Mark(ctx, s.unmarked) })
 	if err == nil {
 		s.unmarked = nil
+		err = failpoint.Hit("relay.marked", s.Name)
 	}
 	return err
 }
@@ -306,6 +311,9 @@ func (s *relaySweep) withoutSkipped(batch []events.Message) []events.Message {
 // publish sends a batch and returns the ids that NATS has stored. The first
 // failure that time may cure stops the batch: the rest would fail too.
 func (s *relaySweep) publish(ctx context.Context, batch []events.Message) (done []string, err error) {
+	if err := failpoint.Hit("relay.publishing", s.Name); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 )
 
 // InTx runs fn in one transaction and commits it when fn returns nil; an error
@@ -42,9 +44,12 @@ func inTx(ctx context.Context, pool *pgxpool.Pool, o pgx.TxOptions, fn func(pgx.
 	if err := fn(tx); err != nil {
 		return err
 	}
+	if err := failpoint.Hit("pg.committing", ""); err != nil {
+		return err
+	}
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	committed = true
-	return nil
+	return failpoint.Hit("pg.committed", "")
 }

@@ -116,6 +116,9 @@ func (x *Notifier) attempt(ctx context.Context, n Notice) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	log := x.Log.With("notice", n.NoticeID, "channel", n.Channel, telemetry.KeyAttempt, n.Attempts)
+	if err := failpoint.Hit("approvals.telling", string(n.NoticeID)); err != nil {
+		return // as if the process had ended here
+	}
 	d, repeats := x.send(ctx, &n)
 	if err := failpoint.Hit("approvals.told", string(n.NoticeID)); err != nil {
 		return // as if the process had ended here

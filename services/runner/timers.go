@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
@@ -34,8 +35,15 @@ func (s *Service) fireTimers(ctx context.Context) (next time.Duration, err error
 			Type: events.TypeTimerFired, About: string(d.RunID), Time: time.Now().UTC(),
 			Data: mustJSON(events.TimerFired{RunID: d.RunID, Timer: d.Timer.Name, Due: d.Timer.Due.UTC()}),
 		}
-		if err := s.bus.Publish(ctx, m); err != nil {
+		err := failpoint.Hit("runner.timer_due", string(d.RunID))
+		if err == nil {
+			err = s.bus.Publish(ctx, m)
+		}
+		if err != nil {
 			return 0, putBack(ctx, err, due[i:], s.store.PutBackTimers)
+		}
+		if err := failpoint.Hit("runner.timer_sent", string(d.RunID)); err != nil {
+			return 0, putBack(ctx, err, due[i+1:], s.store.PutBackTimers)
 		}
 	}
 	return max(next, 10*time.Millisecond), nil

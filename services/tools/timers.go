@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 )
 
@@ -19,6 +20,9 @@ func (s *Service) Wake(ctx context.Context) error {
 			return fmt.Errorf("take due calls: %w", err)
 		}
 		for _, c := range calls {
+			if err := failpoint.Hit("tools.woken", string(c.ID)); err != nil {
+				return err
+			}
 			if err := s.sendAgain(ctx, c, fmt.Sprintf("w%d", s.now().UnixMilli())); err != nil {
 				return err
 			}
