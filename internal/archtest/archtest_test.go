@@ -224,8 +224,8 @@ func TestServicesHaveTests(t *testing.T) {
 
 // mayReadEnvironment lists the folders whose shipping code may: the command,
 // failpoints (armed from outside only), references to secrets in definitions,
-// the demo, which starts the command, and the scripts of make and CI.
-var mayReadEnvironment = []string{"cmd/holdfast", "examples", "internal/failpoint", "internal/egress", "internal/demo", "scripts"}
+// the lab, which starts the command, and the scripts of make and CI.
+var mayReadEnvironment = []string{"cmd/holdfast", "examples", "internal/failpoint", "internal/egress", "internal/lab", "scripts"}
 
 func TestOnlyTheCommandReadsTheEnvironment(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,9 @@ import (
 // with the reason. Everything else sends through it.
 var mayConnect = map[string]string{
 	"internal/egress":       "it is the guard",
+	"internal/chaos":        "a program that starts the command, asks it and cuts its lines",
 	"internal/demo":         "a program that starts the command and asks it",
+	"internal/lab":          "starts the command and asks whether it is ready",
 	"internal/bench":        "a program that starts the command and measures it",
 	"pkg/client":            "a library for programs that ask our doors",
 	"examples":              "programs that ask our doors",

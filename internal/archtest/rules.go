@@ -78,7 +78,10 @@ var rules = map[string]rule{
 	"internal/browsertest": {libs: []string{"github.com/chromedp"}},
 	"internal/scriptmodel": {may: plus(kit, "pkg/")},
 	// The demo is a program of its own: it sees the product from outside.
-	"internal/demo": {may: plus(kit, "pkg/", "internal/scriptmodel", "internal/dirlock", "internal/pgdev", "internal/natsdev"), libs: []string{pgx}},
+	"internal/demo": {may: plus(kit, "pkg/", "internal/lab", "internal/scriptmodel", "internal/dirlock", "internal/pgdev", "internal/natsdev"), libs: []string{pgx}},
+	"internal/lab":  {may: kit},
+	// So is the chaos suite.
+	"internal/chaos": {may: plus(kit, "pkg/", "internal/lab", "internal/scriptmodel", "internal/pgdev", "internal/stdwebhooks"), libs: []string{pgx}},
 
 	// The bench starts the product as a process; what it compares with is its own.
 	"internal/bench": {may: plus(kit, "pkg/", "internal/pg", "internal/pgdev", "internal/scriptmodel"), libs: []string{pgx, natsClient}},

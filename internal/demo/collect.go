@@ -4,19 +4,19 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
+	"github.com/holdfast-run/holdfast/internal/lab"
 	"github.com/holdfast-run/holdfast/internal/scriptmodel"
 )
 
 // collect reads everything the verdict needs.
 func (s *scene) collect(ctx context.Context) (facts, error) {
 	f := facts{
-		Seed: s.plan.Seed, Scripted: s.scripted, Took: time.Since(s.p.began), Kills: s.kills, ToolsKilled: s.toolsKills,
-		Deaths: s.sup.allDeaths(), Incidents: s.incidents, Expected: shopCount + 2,
+		Seed: s.plan.Seed, Scripted: s.scripted, Took: s.p.Took(), Kills: s.kills, ToolsKilled: s.toolsKills,
+		Deaths: s.sup.Deaths(), Incidents: s.incidents, Expected: shopCount + 2,
 	}
 	var err error
-	if f.Tally, err = readTally(s.prices); err != nil {
+	if f.Tally, err = lab.ReadTally(s.prices); err != nil {
 		return f, err
 	}
 	family, err := s.truth.family(ctx, s.flow)

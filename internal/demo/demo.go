@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/lab"
 	"github.com/holdfast-run/holdfast/internal/pgdev"
 	"github.com/holdfast-run/holdfast/internal/scriptmodel"
 )
@@ -33,9 +34,6 @@ type Config struct {
 	Err    io.Writer // progress
 	TTY    bool      // Err is a terminal
 }
-
-// roles are the services in the order in which they start.
-var roles = []string{"nats", "console", "trigger", "tools", "approvals", "runner", "edge"}
 
 // Run plays one night and writes the report. ok is false when a check failed;
 // an error means that the night could not be played to its end.
@@ -61,10 +59,10 @@ func Run(ctx context.Context, c Config) (ok bool, err error) {
 
 func night(ctx context.Context, c Config, dir string) (ok bool, err error) {
 	s := &scene{
-		plan: newPlan(c.Seed, honours), scripted: c.Model == "", runs: map[string]string{}, trap: &trap{}, web: &web{},
-		prices: filepath.Join(dir, "prices.jsonl"), p: newProgress(c.Err, c.TTY),
+		plan: newPlan(c.Seed, honours), scripted: c.Model == "", runs: map[string]string{}, trap: &lab.Trap{}, web: &web{},
+		prices: filepath.Join(dir, "prices.jsonl"), p: lab.NewProgress(c.Err, c.TTY),
 	}
-	defer s.p.end()
+	defer s.p.End()
 	logs := filepath.Join(dir, "logs")
 	if err := os.Mkdir(logs, 0o755); err != nil {
 		return false, err
@@ -83,17 +81,17 @@ func night(ctx context.Context, c Config, dir string) (ok bool, err error) {
 		defer cancel()
 		err = errors.Join(err, database.Stop(stop))
 	}()
-	s.p.say("Postgres is ready")
-	s.sup = newSupervisor(c.Binary, logs)
-	defer s.sup.close(10*time.Second, roles)
+	s.p.Say("Postgres is ready")
+	s.sup = lab.NewSupervisor(c.Binary, logs)
+	defer s.sup.Close(10*time.Second, lab.Roles)
 	services, err := newServices(c, database.URL(), dir, w)
 	if err != nil {
 		return false, err
 	}
 	if s.plan.TriggerPoint != "" {
-		services.arm("trigger", s.plan.TriggerPoint+"=kill")
+		services.Change("trigger", func(p *lab.Program) { p.Failpoint = s.plan.TriggerPoint + "=kill" })
 	}
-	if err := services.start(ctx, s.sup); err != nil {
+	if err := services.Start(ctx, s.sup); err != nil {
 		return false, err
 	}
 	if s.truth, err = openTruth(ctx, database.URL()); err != nil {
@@ -117,7 +115,7 @@ func night(ctx context.Context, c Config, dir string) (ok bool, err error) {
 	if !s.scripted {
 		f.Model = c.Model
 	}
-	s.p.end()
+	s.p.End()
 	r := judge(f)
 	if r.Logs = logs; c.JSON {
 		return r.OK, r.writeJSON(c.Out)
@@ -126,15 +124,15 @@ func night(ctx context.Context, c Config, dir string) (ok bool, err error) {
 }
 
 // openDoors makes the tokens, applies the example and places the people.
-func (s *scene) openDoors(ctx context.Context, c Config, services *services, w *world) error {
-	s.admin = newAPI(services.edge, services.token)
+func (s *scene) openDoors(ctx context.Context, c Config, services *lab.Services, w *world) error {
+	s.admin = newAPI(services.Edge, services.Token)
 	people := map[string]*api{}
 	for role, name := range map[string]string{"operator": "olga", "approver": "maria"} {
 		token, err := s.admin.createToken(ctx, name, role)
 		if err != nil {
 			return fmt.Errorf("token for the %s: %w", role, err)
 		}
-		people[role] = newAPI(services.edge, token)
+		people[role] = newAPI(services.Edge, token)
 	}
 	s.operator = people["operator"]
 	s.desk = newDesk(people["approver"], s.effects, s.plan.ToolsShop, s.plan.ReplayShop)
@@ -145,17 +143,17 @@ func (s *scene) openDoors(ctx context.Context, c Config, services *services, w *
 	if err := s.admin.apply(ctx, docs); err != nil {
 		return fmt.Errorf("apply the example: %w", err)
 	}
-	s.p.say("applied the example: %d files", len(docs))
+	s.p.Say("applied the example: %d files", len(docs))
 	return nil
 }
 
 // effects is what a person finds in the shop's back office.
 func (s *scene) effects(business string) int {
-	t, err := readTally(s.prices)
+	t, err := lab.ReadTally(s.prices)
 	if err != nil {
 		return 0
 	}
-	return t.effectsOf(business)
+	return t.EffectsOf(business)
 }
 
 // honours says which shops honour the Idempotency-Key: those that the example's
@@ -166,15 +164,15 @@ func honours(shop string) bool { n := shopNumber(shop); return n >= 1 && n <= 15
 type world struct {
 	webURL, pricesURL, modelURL string
 	servers                     []*http.Server
-	oracle                      *oracle
+	oracle                      *lab.Oracle
 }
 
 func (s *scene) openWorld() (*world, error) {
-	o, err := openOracle(s.prices, honours)
+	o, err := lab.OpenOracle(s.prices, honours)
 	if err != nil {
 		return nil, err
 	}
-	o.committed = s.trap.pass
+	o.Committed = s.trap.Pass
 	w := &world{oracle: o}
 	prices := http.NewServeMux()
 	prices.Handle("POST /shops/{shop}/prices", o)
@@ -206,5 +204,5 @@ func (w *world) close() {
 	for _, s := range w.servers {
 		_ = s.Close()
 	}
-	_ = w.oracle.close()
+	_ = w.oracle.Close()
 }

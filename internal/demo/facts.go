@@ -2,6 +2,8 @@ package demo
 
 import (
 	"time"
+
+	"github.com/holdfast-run/holdfast/internal/lab"
 )
 
 // facts is what was seen from outside: the input of the verdict.
@@ -14,8 +16,8 @@ type facts struct {
 	Runs        []runFact // every run of the night: flow, children, summary
 	Kills       []runnerKill
 	ToolsKilled int // tools processes killed between the other side's commit and its record
-	Deaths      []death
-	Tally       tally
+	Deaths      []lab.Death
+	Tally       lab.Tally
 	Approved    int // business keys that somebody approved
 	Doubts      []doubtFact
 	Focus       focusFact

@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/holdfast-run/holdfast/internal/lab"
 )
 
 // natsDies kills NATS while decisions are on their way.
 func (s *scene) natsDies(ctx context.Context) {
 	n := s.releaseSome(ctx, 3)
-	if _, err := s.sup.kill("nats", fmt.Sprintf("%d decisions on their way", n)); err != nil {
+	if _, err := s.sup.Kill("nats", fmt.Sprintf("%d decisions on their way", n)); err != nil {
 		s.deviate("%v", err)
 		return
 	}
-	s.p.say("kill -9 nats for %v, %d decisions on their way", s.plan.NATSDown, n)
+	s.p.Say("kill -9 nats for %v, %d decisions on their way", s.plan.NATSDown, n)
 	time.Sleep(s.plan.NATSDown)
-	if err := s.sup.restart(ctx, "nats"); err != nil {
+	if err := s.sup.Restart(ctx, "nats"); err != nil {
 		s.deviate("%v", err)
 	}
 	s.landed(ctx)
@@ -26,18 +28,18 @@ func (s *scene) natsDies(ctx context.Context) {
 func (s *scene) approvalsDie(ctx context.Context) {
 	n := s.releaseSome(ctx, s.plan.ApprovalsAfter)
 	time.Sleep(s.plan.ApprovalsDelay)
-	if _, err := s.sup.kill("approvals", fmt.Sprintf("%v after %d decisions were posted", s.plan.ApprovalsDelay, n)); err != nil {
+	if _, err := s.sup.Kill("approvals", fmt.Sprintf("%v after %d decisions were posted", s.plan.ApprovalsDelay, n)); err != nil {
 		s.deviate("%v", err)
 		return
 	}
-	s.p.say("kill -9 approvals, %v after %d decisions were posted", s.plan.ApprovalsDelay, n)
+	s.p.Say("kill -9 approvals, %v after %d decisions were posted", s.plan.ApprovalsDelay, n)
 	point := s.plan.ApprovalsPoint
 	if point != "" {
 		point += "=kill"
 	}
 	// A decision that its sender repeats may find the failpoint before anybody
 	// has seen that the process is ready: then it has done what it was armed for.
-	if err := s.sup.restartArmed(ctx, "approvals", point); err != nil && (point == "" || len(s.sup.running("approvals")) > 0) {
+	if err := s.sup.RestartArmed(ctx, "approvals", point); err != nil && (point == "" || len(s.sup.Running("approvals")) > 0) {
 		s.deviate("%v", err)
 		return
 	}
@@ -55,24 +57,24 @@ const proposals = shopCount - 1
 // killed, because the answer to a doubt would find the failpoint later, with
 // nobody there to start it again.
 func (s *scene) approvalsDieAt(ctx context.Context) {
-	for deadline := time.Now().Add(10 * time.Second); len(s.sup.running("approvals")) > 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); len(s.sup.Running("approvals")) > 0; time.Sleep(50 * time.Millisecond) {
 		if decided, _, _, _, _ := s.desk.tally(); time.Now().After(deadline) || ctx.Err() != nil || len(decided) == proposals {
-			if s.sup.awaitEnd("approvals", 500*time.Millisecond) == nil {
+			if s.sup.AwaitEnd("approvals", 500*time.Millisecond) == nil {
 				break // the last decision was the one
 			}
-			s.p.say("every price is decided: none is left for the failpoint of approvals")
-			if _, err := s.sup.kill("approvals", "armed, and no decision left for its failpoint"); err != nil {
+			s.p.Say("every price is decided: none is left for the failpoint of approvals")
+			if _, err := s.sup.Kill("approvals", "armed, and no decision left for its failpoint"); err != nil {
 				s.deviate("%v", err)
 			}
-			if err := s.sup.restart(ctx, "approvals"); err != nil {
+			if err := s.sup.Restart(ctx, "approvals"); err != nil {
 				s.deviate("%v", err)
 			}
 			return
 		}
 		s.desk.release(ctx, 1)
 	}
-	s.p.say("approvals died at failpoint %s", s.plan.ApprovalsPoint)
-	if err := s.sup.restart(ctx, "approvals"); err != nil {
+	s.p.Say("approvals died at failpoint %s", s.plan.ApprovalsPoint)
+	if err := s.sup.Restart(ctx, "approvals"); err != nil {
 		s.deviate("%v", err)
 	}
 }
@@ -80,18 +82,18 @@ func (s *scene) approvalsDieAt(ctx context.Context) {
 // deploy stops one service the polite way, as a new release does.
 func (s *scene) deploy(ctx context.Context) {
 	n := s.releaseSome(ctx, 2)
-	names := s.sup.running(s.plan.DeployRole)
+	names := s.sup.Running(s.plan.DeployRole)
 	if len(names) == 0 {
 		s.deviate("no %s runs", s.plan.DeployRole)
 		return
 	}
 	slices.Sort(names)
 	name := names[int(s.plan.Seed)%len(names)]
-	s.p.say("SIGTERM %s: a deploy, %d decisions on their way", name, n)
-	if err := s.sup.term(name, "deploy", 15*time.Second); err != nil {
+	s.p.Say("SIGTERM %s: a deploy, %d decisions on their way", name, n)
+	if err := s.sup.Term(name, "deploy", 15*time.Second); err != nil {
 		s.deviate("%v", err)
 	}
-	if err := s.sup.restart(ctx, name); err != nil {
+	if err := s.sup.Restart(ctx, name); err != nil {
 		s.deviate("%v", err)
 	}
 	s.landed(ctx)
@@ -112,11 +114,11 @@ func (s *scene) releaseSome(ctx context.Context, n int) int {
 func (s *scene) landed(ctx context.Context) {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(40 * time.Millisecond) {
 		decided, posts, _, _, _ := s.desk.tally()
-		t, err := readTally(s.prices)
+		t, err := lab.ReadTally(s.prices)
 		if err != nil || posts < 2*len(decided) {
 			continue
 		}
-		missing := slices.ContainsFunc(decided, func(r request) bool { return t.effectsOf(r.business()) == 0 })
+		missing := slices.ContainsFunc(decided, func(r request) bool { return t.EffectsOf(r.business()) == 0 })
 		if open, err := s.truth.openEffects(ctx); err == nil && open == 0 && !missing {
 			return
 		}

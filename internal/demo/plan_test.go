@@ -10,13 +10,13 @@ import (
 
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(newPlan(7, honoursFirst15), newPlan(7, honoursFirst15)); diff != "" {
+	if diff := cmp.Diff(newPlan(7, honours), newPlan(7, honours)); diff != "" {
 		t.Errorf("a seed has two plans (-one +other)\n%s", diff)
 	}
 	shops, roles, turns, orders := map[string]bool{}, map[string]bool{}, map[int]bool{}, map[string]bool{}
 	for seed := range uint64(200) {
-		p := newPlan(seed, honoursFirst15)
-		if honoursFirst15(p.ToolsShop) || !honoursFirst15(p.ReplayShop) {
+		p := newPlan(seed, honours)
+		if honours(p.ToolsShop) || !honours(p.ReplayShop) {
 			t.Errorf("seed %d: tools shop %s, replay shop %s", seed, p.ToolsShop, p.ReplayShop)
 		}
 		if p.ToolsShop == inFocus || p.ToolsShop == manyPagesShop || shopNumber(p.ToolsShop) == 0 {

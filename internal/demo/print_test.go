@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestReport_Text(t *testing.T) {
@@ -59,29 +58,5 @@ func TestReport_JSON(t *testing.T) {
 	}
 	if !got.OK || len(got.Measures) != 4 || got.Effects.Duplicates == nil || len(got.Checks) < 40 {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestProgress(t *testing.T) {
-	t.Parallel()
-	var plain, tty bytes.Buffer
-	for out, isTTY := range map[*bytes.Buffer]bool{&plain: false, &tty: true} {
-		p := newProgress(out, isTTY)
-		p.set("%d done", 1)
-		p.set("%d done", 2)
-		p.say("an event")
-		p.end()
-	}
-	if got := plain.String(); strings.Contains(got, "\r") || !strings.Contains(got, "1 done\n") || strings.Contains(got, "2 done") || !strings.Contains(got, "an event\n") {
-		t.Errorf("without a terminal: %q, want lines, and the status once in 5 s", got)
-	}
-	if got := tty.String(); !strings.Contains(got, "\r") || !strings.Contains(got, "2 done") || strings.Count(got, "\n") != 1 {
-		t.Errorf("on a terminal: %q, want one line rewritten and one that stays", got)
-	}
-	p := newProgress(&tty, true)
-	p.began = time.Now().Add(-time.Hour)
-	p.set("%s", strings.Repeat("x", 200))
-	if n := len(p.line()); n > 78 {
-		t.Errorf("the status line has %d characters", n)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/holdfast-run/holdfast/internal/lab"
 )
 
 // resumeLimit is the longest p99 that a resume may take.
@@ -39,10 +41,10 @@ type report struct {
 	Seconds   float64       `json:"seconds"`
 	Measures  []measure     `json:"measures"`
 	Resume    resumeReport  `json:"time_to_resume"`
-	Effects   tally         `json:"effects"`
+	Effects   lab.Tally     `json:"effects"`
 	InDoubt   int           `json:"in_doubt"`
 	ByPerson  int           `json:"resolved_by_a_person"`
-	Deaths    []death       `json:"deaths"`
+	Deaths    []lab.Death   `json:"deaths"`
 	Focus     focusFact     `json:"child_17"`
 	ManyPages manyPagesFact `json:"shop_23"`
 	Budget    budgetFact    `json:"night_budget"`
@@ -124,8 +126,8 @@ func (r *report) measures(f facts) {
 		}
 		return fmt.Sprintf("%.1f %%", 100*float64(good)/float64(n))
 	}
-	r.Resume = resumeReport{N: len(times), P50Sec: percentile(times, 50).Seconds(), P99Sec: percentile(times, 99).Seconds(), MaxSec: percentile(times, 100).Seconds()}
-	inTime := percentile(times, 99) <= resumeLimit
+	r.Resume = resumeReport{N: len(times), P50Sec: lab.Percentile(times, 50).Seconds(), P99Sec: lab.Percentile(times, 99).Seconds(), MaxSec: lab.Percentile(times, 100).Seconds()}
+	inTime := lab.Percentile(times, 99) <= resumeLimit
 	r.Measures = []measure{
 		{"resumption success", share(resumed, interrupted), resumed, interrupted, interrupted > 0 && resumed == interrupted},
 		{"duplicate-action rate", share(f.Tally.Duplicates, f.Tally.Effects), f.Tally.Duplicates, f.Tally.Effects, f.Tally.Effects > 0 && f.Tally.Duplicates == 0},
@@ -177,7 +179,7 @@ func (r *report) checkDoubts(f facts) {
 	r.equal("doubts resolved by a person", 1, r.ByPerson)
 	for _, d := range f.Doubts {
 		want := "not_happened"
-		if f.Tally.effectsOf(d.Business) > 0 {
+		if f.Tally.EffectsOf(d.Business) > 0 {
 			want = "happened"
 		}
 		r.expect("the person's answer about "+d.Business, d.Decision == want, want, d.Decision)

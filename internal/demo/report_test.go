@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-run/holdfast/internal/lab"
 )
 
 // goodNight is a night in which everything held.
@@ -11,7 +13,7 @@ func goodNight() facts {
 	at := time.Date(2026, 11, 29, 2, 0, 0, 0, time.UTC)
 	f := facts{
 		Seed: 1, Scripted: true, Model: "scripted", Took: 30 * time.Second, Expected: 32, ToolsKilled: 2, Approved: 29,
-		Tally:     tally{Arrivals: 30, Effects: 29, Keys: 29, Replayed: 1, byKey: map[string]*keyTally{"n/shop-20/p": {Effects: 1}}},
+		Tally:     lab.Tally{Arrivals: 30, Effects: 29, Keys: 29, Replayed: 1, PerKey: []lab.KeyTally{{Business: "n/shop-20/p", Effects: 1}}},
 		Doubts:    []doubtFact{{ApprovalID: "a", Business: "n/shop-20/p", Decision: "happened", By: "maria"}},
 		Focus:     focusFact{RunID: "r17", SeqAtKill: 4, FirstSeq: 5, WorkerBefore: "w1", WorkerAfter: "w2", Requests: 4, Answers: 3, InFlight: 1},
 		ManyPages: manyPagesFact{Asked: 14, Fetched: 12, BudgetResults: 2},
@@ -23,7 +25,7 @@ func goodNight() facts {
 		{"runner", "SIGKILL", "signal: killed"}, {"tools", "SIGKILL", "signal: killed"}, {"trigger", "SIGKILL", "signal: killed"},
 		{"approvals", "SIGKILL", "signal: killed"}, {"nats", "SIGKILL", "signal: killed"}, {"console", "SIGTERM", "exit status 0"},
 	} {
-		f.Deaths = append(f.Deaths, death{Process: d.role + "-1", Role: d.role, Signal: d.signal, Exit: d.exit, Wanted: true, At: at})
+		f.Deaths = append(f.Deaths, lab.Death{Process: d.role + "-1", Role: d.role, Signal: d.signal, Exit: d.exit, Wanted: true, At: at})
 	}
 	for range 32 {
 		f.Runs = append(f.Runs, runFact{Status: "completed"})
@@ -75,9 +77,9 @@ func TestJudge_Finds(t *testing.T) {
 	}{
 		"a duplicate": {func(f *facts) {
 			f.Tally.Effects, f.Tally.Duplicates = 30, 1
-			f.Tally.Doubled = []keyTally{{Business: "n/shop-20/p", Effects: 2}}
+			f.Tally.Doubled = []lab.KeyTally{{Business: "n/shop-20/p", Effects: 2}}
 		}, "n/shop-20/p took effect 2 times"},
-		"no effects at all":                  {func(f *facts) { f.Tally = tally{} }, "duplicate-action rate"},
+		"no effects at all":                  {func(f *facts) { f.Tally = lab.Tally{} }, "duplicate-action rate"},
 		"a price that was not changed":       {func(f *facts) { f.Tally.Keys = 28 }, "prices changed"},
 		"nobody approved":                    {func(f *facts) { f.Approved = 0; f.Tally.Keys = 0 }, "prices changed"},
 		"a request without a key":            {func(f *facts) { f.Tally.Keyless = 1 }, "without an idempotency key"},

@@ -65,7 +65,7 @@ func (s *scene) busiest(ctx context.Context) string {
 func (s *scene) killRunner(ctx context.Context, worker string, want int, point string) {
 	defer s.gate.release()
 	pid, err := s.truth.pid(ctx, worker)
-	name, ok := s.sup.byPid(pid)
+	name, ok := s.sup.ByPid(pid)
 	if err != nil || !ok {
 		s.deviate("no runner process belongs to worker %q (pid %d): %v", worker, pid, err)
 		return
@@ -74,8 +74,8 @@ func (s *scene) killRunner(ctx context.Context, worker string, want int, point s
 	s.gather(ctx, worker, want)
 	s.desk.setOpen(false)
 	over := s.endedCalls()
-	kill := runnerKill{Process: name, Worker: worker, Pid: pid, Alive: len(s.sup.running("runner")) - 1}
-	if kill.At, err = s.sup.kill(name, point); err != nil {
+	kill := runnerKill{Process: name, Worker: worker, Pid: pid, Alive: len(s.sup.Running("runner")) - 1}
+	if kill.At, err = s.sup.Kill(name, point); err != nil {
 		s.deviate("kill %s: %v", name, err)
 		return
 	}
@@ -89,12 +89,12 @@ func (s *scene) killRunner(ctx context.Context, worker string, want int, point s
 	}
 	kill.InFlight = s.lostCalls(ctx, over, kill.Claims)
 	s.gate.release()
-	s.p.say("kill -9 %s (pid %d): %s, %d runs claimed by it", name, pid, point, len(claims))
+	s.p.Say("kill -9 %s (pid %d): %s, %d runs claimed by it", name, pid, point, len(claims))
 	s.follow(ctx, &kill)
 	s.mu.Lock()
 	s.kills = append(s.kills, kill)
 	s.mu.Unlock()
-	if err := s.sup.restart(ctx, name); err != nil {
+	if err := s.sup.Restart(ctx, name); err != nil {
 		s.deviate("%v", err)
 	}
 }
@@ -177,5 +177,5 @@ func (s *scene) follow(ctx context.Context, kill *runnerKill) {
 			slowest = max(slowest, c.FirstAt.Sub(kill.At))
 		}
 	}
-	s.p.say("%d of %d runs went on elsewhere, the last after %.2f s", len(kill.Claims)-left, len(kill.Claims), slowest.Seconds())
+	s.p.Say("%d of %d runs went on elsewhere, the last after %.2f s", len(kill.Claims)-left, len(kill.Claims), slowest.Seconds())
 }

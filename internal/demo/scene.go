@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/lab"
 	"github.com/holdfast-run/holdfast/internal/scriptmodel"
 )
 
@@ -22,7 +23,7 @@ const (
 type scene struct {
 	plan     plan
 	scripted bool
-	sup      *supervisor
+	sup      *lab.Supervisor
 	truth    truth
 	admin    *api
 	operator *api
@@ -30,10 +31,10 @@ type scene struct {
 	alerts   *alertWatch
 	model    *scriptmodel.Server
 	gate     *gate
-	trap     *trap
+	trap     *lab.Trap
 	web      *web
 	prices   string // the pricing API's file
-	p        *progress
+	p        *lab.Progress
 
 	mu         sync.Mutex
 	flow       string
@@ -51,7 +52,7 @@ func (s *scene) deviate(format string, args ...any) {
 	s.mu.Lock()
 	s.incidents = append(s.incidents, fmt.Sprintf(format, args...))
 	s.mu.Unlock()
-	s.p.say("! "+format, args...)
+	s.p.Say("! "+format, args...)
 }
 
 // play runs the night from the trigger to the end of the flow.
@@ -104,12 +105,12 @@ func (s *scene) start(ctx context.Context) error {
 	var died sync.WaitGroup
 	if s.plan.TriggerPoint != "" {
 		died.Go(func() {
-			if err := s.sup.awaitEnd("trigger", 10*time.Second); err != nil {
+			if err := s.sup.AwaitEnd("trigger", 10*time.Second); err != nil {
 				s.deviate("%v", err)
 				return
 			}
-			s.p.say("the trigger died at failpoint %s", s.plan.TriggerPoint)
-			if err := s.sup.restart(ctx, "trigger"); err != nil {
+			s.p.Say("the trigger died at failpoint %s", s.plan.TriggerPoint)
+			if err := s.sup.Restart(ctx, "trigger"); err != nil {
 				s.deviate("%v", err)
 			}
 		})
@@ -124,16 +125,16 @@ func (s *scene) start(ctx context.Context) error {
 		return err
 	}
 	s.flow = flow
-	s.p.say("the night began as run %s", flow)
+	s.p.Say("the night began as run %s", flow)
 	if s.plan.TriggerPoint != "" {
 		return nil
 	}
 	time.Sleep(s.plan.TriggerDelay)
-	if _, err := s.sup.kill("trigger", fmt.Sprintf("%v after the 202 of the start", s.plan.TriggerDelay)); err != nil {
+	if _, err := s.sup.Kill("trigger", fmt.Sprintf("%v after the 202 of the start", s.plan.TriggerDelay)); err != nil {
 		return err
 	}
-	s.p.say("kill -9 trigger, %v after it said 202", s.plan.TriggerDelay)
-	return s.sup.restart(ctx, "trigger")
+	s.p.Say("kill -9 trigger, %v after it said 202", s.plan.TriggerDelay)
+	return s.sup.Restart(ctx, "trigger")
 }
 
 // runOf is the run of a conversation, "" while it has none.
@@ -220,7 +221,7 @@ func (s *scene) watchBudget(ctx context.Context) {
 		s.mu.Lock()
 		s.raise.before, s.raise.to = ceiling, to
 		s.mu.Unlock()
-		s.p.say("the night's cap of %d tokens was passed (%d used, %d runs paused, %d alert): raised to %d", ceiling, used, len(paused), alerts, to)
+		s.p.Say("the night's cap of %d tokens was passed (%d used, %d runs paused, %d alert): raised to %d", ceiling, used, len(paused), alerts, to)
 		return
 	}
 }
@@ -237,12 +238,12 @@ func (s *scene) showProgress(ctx context.Context) {
 				ended++
 			}
 		}
-		t, err := readTally(s.prices)
+		t, err := lab.ReadTally(s.prices)
 		if err != nil {
 			continue
 		}
 		free, _ := s.desk.waits()
-		s.p.set("%d of %d checks done, %d prices changed, %d proposals wait", min(ended, shopCount), shopCount, t.Effects, free)
+		s.p.Set("%d of %d checks done, %d prices changed, %d proposals wait", min(ended, shopCount), shopCount, t.Effects, free)
 	}
 }
 
@@ -253,7 +254,7 @@ func (s *scene) finish(ctx context.Context) error {
 	for {
 		r, err := s.operator.run(ctx, s.flow)
 		if err == nil && (r.Status == "completed" || r.Status == "failed" || r.Status == "cancelled" || r.Status == "expired") {
-			s.p.say("the night ended: %s", r.Status)
+			s.p.Say("the night ended: %s", r.Status)
 			break
 		}
 		if ctx.Err() != nil {
@@ -277,7 +278,7 @@ func (s *scene) finish(ctx context.Context) error {
 func (s *scene) explain(ctx context.Context) {
 	family, err := s.truth.family(ctx, s.flow)
 	if err != nil {
-		s.p.say("runs: %v", err)
+		s.p.Say("runs: %v", err)
 		return
 	}
 	told := 0
@@ -290,6 +291,6 @@ func (s *scene) explain(ctx context.Context) {
 		if err := s.operator.call(ctx, http.MethodGet, "/v1/runs/"+c.RunID+"/why", nil, &why); err != nil {
 			why = json.RawMessage(err.Error())
 		}
-		s.p.say("%s, run %s, is %s: %.400s", conversationOf(s.flow, c), c.RunID, c.Status, why)
+		s.p.Say("%s, run %s, is %s: %.400s", conversationOf(s.flow, c), c.RunID, c.Status, why)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/holdfast-run/holdfast/internal/lab"
 )
 
 // toolsDie kills a tools process twice, each time one whose price change the
@@ -50,10 +52,10 @@ func pickShop(waiting map[string]bool, planned string, honoured bool) string {
 // toolsDieAt approves the price of a shop, kills the process that writes it
 // after the other side's commit, waits for what must follow and restarts it.
 func (s *scene) toolsDieAt(ctx context.Context, shop string, follows func(context.Context)) {
-	trapped := s.trap.set(shop)
-	defer s.trap.release()
+	trapped := s.trap.Set(shop)
+	defer s.trap.Release()
 	s.desk.releaseShop(ctx, shop)
-	var held caught
+	var held lab.Caught
 	select {
 	case held = <-trapped:
 	case <-time.After(10 * time.Second):
@@ -63,15 +65,15 @@ func (s *scene) toolsDieAt(ctx context.Context, shop string, follows func(contex
 		return
 	}
 	name := s.killWriter(ctx, shop, held)
-	s.trap.release()
+	s.trap.Release()
 	if name == "" {
 		s.deviate("no tools process was writing to %s", shop)
 		return
 	}
 	s.toolsKills++
-	s.p.say("kill -9 %s: %s had changed the price and not answered", name, shop)
+	s.p.Say("kill -9 %s: %s had changed the price and not answered", name, shop)
 	follows(ctx)
-	if err := s.sup.restart(ctx, name); err != nil {
+	if err := s.sup.Restart(ctx, name); err != nil {
 		s.deviate("%v", err)
 	}
 }
@@ -79,8 +81,8 @@ func (s *scene) toolsDieAt(ctx context.Context, shop string, follows func(contex
 // repeated waits until the other side has recognised a repeat, at most 8 s.
 func (s *scene) repeated(ctx context.Context) {
 	for deadline := time.Now().Add(8 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-		if t, err := readTally(s.prices); err == nil && t.Replayed > 0 {
-			s.p.say("it was sent again under the same key, and the shop recognised it")
+		if t, err := lab.ReadTally(s.prices); err == nil && t.Replayed > 0 {
+			s.p.Say("it was sent again under the same key, and the shop recognised it")
 			return
 		}
 	}
@@ -89,26 +91,26 @@ func (s *scene) repeated(ctx context.Context) {
 // killWriter kills the process that the ledger names as the writer. A ledger
 // that names none is no ledger: then tools processes die one after the other
 // until the pricing API sees its caller hang up.
-func (s *scene) killWriter(ctx context.Context, shop string, c caught) string {
+func (s *scene) killWriter(ctx context.Context, shop string, c lab.Caught) string {
 	point := fmt.Sprintf("between the commit of %s and its record", shop)
 	if worker, err := s.truth.writerOf(ctx, shop); err == nil && worker != "" {
 		if pid, err := s.truth.pid(ctx, worker); err == nil {
-			if name, ok := s.sup.byPid(pid); ok {
-				if _, err := s.sup.kill(name, point); err == nil {
+			if name, ok := s.sup.ByPid(pid); ok {
+				if _, err := s.sup.Kill(name, point); err == nil {
 					return name
 				}
 			}
 		}
 	}
-	for _, name := range s.sup.running("tools") {
-		if _, err := s.sup.kill(name, "the ledger names no writer to "+shop+", so each is tried"); err != nil {
+	for _, name := range s.sup.Running("tools") {
+		if _, err := s.sup.Kill(name, "the ledger names no writer to "+shop+", so each is tried"); err != nil {
 			continue
 		}
 		select {
-		case <-c.gone:
+		case <-c.Gone:
 			return name
 		case <-time.After(500 * time.Millisecond):
-			if err := s.sup.restart(ctx, name); err != nil {
+			if err := s.sup.Restart(ctx, name); err != nil {
 				s.deviate("%v", err)
 			}
 		}
@@ -121,10 +123,10 @@ func (s *scene) killWriter(ctx context.Context, shop string, c caught) string {
 func (s *scene) doubtSettled(ctx context.Context) {
 	for deadline := time.Now().Add(8 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		if found, err := s.truth.doubts(ctx); err == nil && len(found) > 0 && found[0].Decision != "" {
-			s.p.say("%s was in doubt; %s looked it up and said %s", found[0].Business, found[0].By, found[0].Decision)
+			s.p.Say("%s was in doubt; %s looked it up and said %s", found[0].Business, found[0].By, found[0].Decision)
 			return
 		}
-		if n, err := readTally(s.prices); err == nil && n.Duplicates > 0 {
+		if n, err := lab.ReadTally(s.prices); err == nil && n.Duplicates > 0 {
 			return // no doubt will come: it acted again
 		}
 	}

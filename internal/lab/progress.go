@@ -1,4 +1,4 @@
-package demo
+package lab
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// progress tells what happens: a line for each event and, on a terminal, one
+// Progress tells what happens: a line for each event and, on a terminal, one
 // more line that is rewritten. It is safe for concurrent use.
-type progress struct {
+type Progress struct {
 	out   io.Writer
 	tty   bool
 	began time.Time
@@ -20,12 +20,16 @@ type progress struct {
 	shown  time.Time
 }
 
-func newProgress(out io.Writer, tty bool) *progress {
-	return &progress{out: out, tty: tty, began: time.Now()}
+// NewProgress writes to out; tty says that it is a terminal.
+func NewProgress(out io.Writer, tty bool) *Progress {
+	return &Progress{out: out, tty: tty, began: time.Now()}
 }
 
-// say prints a line that stays.
-func (p *progress) say(format string, args ...any) {
+// Took is how long ago it began.
+func (p *Progress) Took() time.Duration { return time.Since(p.began) }
+
+// Say prints a line that stays.
+func (p *Progress) Say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
@@ -33,8 +37,8 @@ func (p *progress) say(format string, args ...any) {
 	p.draw()
 }
 
-// set replaces the status line. Without a terminal it is printed every 5 s.
-func (p *progress) set(format string, args ...any) {
+// Set replaces the status line. Without a terminal it is printed every 5 s.
+func (p *Progress) Set(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
@@ -46,27 +50,27 @@ func (p *progress) set(format string, args ...any) {
 	}
 }
 
-// end removes the status line.
-func (p *progress) end() {
+// End removes the status line.
+func (p *Progress) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
 	p.status = ""
 }
 
-func (p *progress) clear() {
+func (p *Progress) clear() {
 	if p.tty && p.status != "" {
 		fmt.Fprint(p.out, "\r", strings.Repeat(" ", len(p.line())), "\r")
 	}
 }
 
-func (p *progress) draw() {
+func (p *Progress) draw() {
 	if p.tty && p.status != "" {
 		fmt.Fprint(p.out, p.line())
 	}
 }
 
-func (p *progress) line() string {
+func (p *Progress) line() string {
 	line := fmt.Sprintf("%5.1f s  %s", time.Since(p.began).Seconds(), p.status)
 	if len(line) > 78 {
 		line = line[:78]

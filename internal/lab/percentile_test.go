@@ -1,4 +1,4 @@
-package demo
+package lab
 
 import (
 	"testing"
@@ -33,7 +33,7 @@ func TestPercentile(t *testing.T) {
 		"p0 is the smallest":            {seconds(hundred...), 0, 1 * time.Second},
 	}
 	for name, tc := range tests {
-		if got := percentile(tc.ds, tc.p); got != tc.want {
+		if got := Percentile(tc.ds, tc.p); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}

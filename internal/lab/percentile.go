@@ -1,4 +1,4 @@
-package demo
+package lab
 
 import (
 	"math"
@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// percentile is the nearest-rank percentile of ds: the smallest value that at
+// Percentile is the nearest-rank percentile of ds: the smallest value that at
 // least p percent of them do not exceed. Zero for no values.
-func percentile(ds []time.Duration, p float64) time.Duration {
+func Percentile(ds []time.Duration, p float64) time.Duration {
 	if len(ds) == 0 {
 		return 0
 	}

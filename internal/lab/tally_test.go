@@ -1,4 +1,4 @@
-package demo
+package lab
 
 import (
 	"context"
@@ -14,25 +14,25 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func honoursFirst15(shop string) bool { return shopNumber(shop) <= 15 }
+func honoursFirst15(shop string) bool { return shop <= "shop-15" }
 
 type priceAPI struct {
-	*oracle
+	*Oracle
 	url, file string
 }
 
 func setupOracle(t *testing.T) *priceAPI {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "prices.jsonl")
-	o, err := openOracle(file, honoursFirst15)
+	o, err := OpenOracle(file, honoursFirst15)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /shops/{shop}/prices", o)
 	s := httptest.NewServer(mux)
-	t.Cleanup(func() { s.Close(); o.close() })
-	return &priceAPI{oracle: o, url: s.URL, file: file}
+	t.Cleanup(func() { s.Close(); o.Close() })
+	return &priceAPI{Oracle: o, url: s.URL, file: file}
 }
 
 func (p *priceAPI) post(t *testing.T, shop, key, body string) (int, string) {
@@ -80,26 +80,26 @@ func TestOracle(t *testing.T) {
 	if code, got := p.post(t, "shop-03", "k3", body("shop-04")); code != 422 {
 		t.Errorf("a body about another shop: %d %s, want 422", code, got)
 	}
-	got, err := readTally(p.file)
+	got, err := ReadTally(p.file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := tally{
+	want := Tally{
 		Arrivals: 7, Effects: 4, Keys: 3, Duplicates: 1, Replayed: 1, Refused: 2, Keyless: 1,
-		PerKey: []keyTally{
+		PerKey: []KeyTally{
 			{Business: "2026-11-29/shop-01/widget", Shop: "shop-01", Arrivals: 2, Effects: 1},
 			{Business: "2026-11-29/shop-02/widget", Shop: "shop-02", Arrivals: 1, Effects: 1},
 			{Business: "2026-11-29/shop-16/widget", Shop: "shop-16", Arrivals: 2, Effects: 2},
 		},
-		Doubled: []keyTally{{Business: "2026-11-29/shop-16/widget", Shop: "shop-16", Arrivals: 2, Effects: 2}},
+		Doubled: []KeyTally{{Business: "2026-11-29/shop-16/widget", Shop: "shop-16", Arrivals: 2, Effects: 2}},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(tally{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Tally{})); diff != "" {
 		t.Errorf("tally (-want +got)\n%s", diff)
 	}
-	if n := got.effectsOf("2026-11-29/shop-16/widget"); n != 2 {
+	if n := got.EffectsOf("2026-11-29/shop-16/widget"); n != 2 {
 		t.Errorf("effects of shop-16: %d, want 2", n)
 	}
-	if n := got.effectsOf("2026-11-29/shop-30/widget"); n != 0 {
+	if n := got.EffectsOf("2026-11-29/shop-30/widget"); n != 0 {
 		t.Errorf("effects of a key that never came: %d, want 0", n)
 	}
 }
@@ -111,7 +111,7 @@ func TestDuplicateUnderAnotherKey(t *testing.T) {
 	p := setupOracle(t)
 	p.post(t, "shop-01", "k1", body("shop-01"))
 	p.post(t, "shop-01", "k2", body("shop-01"))
-	got, err := readTally(p.file)
+	got, err := ReadTally(p.file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +124,9 @@ func TestDuplicateUnderAnotherKey(t *testing.T) {
 func TestCommittedBeforeAnswer(t *testing.T) {
 	t.Parallel()
 	p := setupOracle(t)
-	var tr trap
-	p.committed = tr.pass
-	held := tr.set("shop-16")
+	var tr Trap
+	p.Committed = tr.Pass
+	held := tr.Set("shop-16")
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -140,21 +140,21 @@ func TestCommittedBeforeAnswer(t *testing.T) {
 		}
 	})
 	c := <-held
-	got, err := readTally(p.file)
+	got, err := ReadTally(p.file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Effects != 1 || c.arrival.Business != "2026-11-29/shop-16/widget" {
-		t.Errorf("%d effects while %q waits for its answer, want 1", got.Effects, c.arrival.Business)
+	if got.Effects != 1 || c.Arrival.Business != "2026-11-29/shop-16/widget" {
+		t.Errorf("%d effects while %q waits for its answer, want 1", got.Effects, c.Arrival.Business)
 	}
 	// Others pass while one is held.
 	if code, _ := p.post(t, "shop-17", "k", body("shop-17")); code != 200 {
 		t.Errorf("another shop: %d, want 200", code)
 	}
 	cancel()
-	<-c.gone
+	<-c.Gone
 	wg.Wait()
-	tr.release()
+	tr.Release()
 	if code, _ := p.post(t, "shop-16", "k", body("shop-16")); code != 200 {
 		t.Errorf("after the release: %d, want 200", code)
 	}

@@ -1,4 +1,4 @@
-package demo
+package lab
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-run/holdfast/internal/failpoint"
 )
 
-// program says how one process is run.
-type program struct {
+// Program says how one process is run.
+type Program struct {
 	Name  string // "runner-1"
 	Role  string // "runner"
 	Args  []string
@@ -26,10 +26,12 @@ type program struct {
 	Ready string // URL that answers 200 when it is ready
 	// Failpoint is armed in the next process only: "trigger.committed=kill".
 	Failpoint string
+	// Failpoints is a file that arms a process while it runs; see internal/failpoint.
+	Failpoints string
 }
 
-// death is one process that ended while the scenario ran.
-type death struct {
+// Death is one process that ended while the scenario ran.
+type Death struct {
 	Process string        `json:"process"`
 	Role    string        `json:"role"`
 	Pid     int           `json:"pid"`
@@ -43,11 +45,13 @@ type death struct {
 
 // process is one running child.
 type process struct {
-	program
+	Program
 	pid   int
 	cmd   *exec.Cmd
 	done  chan struct{} // closed when it has ended
 	state *os.ProcessState
+	// logged is how much the log of its failpoints held when it was started.
+	logged int64
 
 	mu     sync.Mutex
 	signal string // what we sent last
@@ -55,26 +59,26 @@ type process struct {
 	sentAt time.Time
 }
 
-// supervisor runs the services as processes of one binary. It restarts nothing
+// Supervisor runs the services as processes of one binary. It restarts nothing
 // by itself. It is safe for concurrent use.
-type supervisor struct {
+type Supervisor struct {
 	binary string
 	dir    string // logs
 
 	mu      sync.Mutex
 	live    map[string]*process
-	specs   map[string]program
+	specs   map[string]Program
 	starts  map[string]int
-	deaths  []death
+	deaths  []Death
 	closing bool
 }
 
-func newSupervisor(binary, dir string) *supervisor {
-	return &supervisor{binary: binary, dir: dir, live: map[string]*process{}, specs: map[string]program{}, starts: map[string]int{}}
+func NewSupervisor(binary, dir string) *Supervisor {
+	return &Supervisor{binary: binary, dir: dir, live: map[string]*process{}, specs: map[string]Program{}, starts: map[string]int{}}
 }
 
-// start runs s and returns when it is ready, at the latest after 20 s.
-func (s *supervisor) start(ctx context.Context, sp program) error {
+// Start runs sp and returns when it is ready, at the latest after 20 s.
+func (s *Supervisor) Start(ctx context.Context, sp Program) error {
 	p, err := s.spawn(sp)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", sp.Name, err)
@@ -82,14 +86,14 @@ func (s *supervisor) start(ctx context.Context, sp program) error {
 	return s.waitReady(ctx, p)
 }
 
-// restart runs a process again that has ended.
-func (s *supervisor) restart(ctx context.Context, name string) error {
-	return s.restartArmed(ctx, name, "")
+// Restart runs a process again that has ended.
+func (s *Supervisor) Restart(ctx context.Context, name string) error {
+	return s.RestartArmed(ctx, name, "")
 }
 
-// restartArmed is restart with a failpoint, which makes the process end by
+// RestartArmed is Restart with a failpoint, which makes the process end by
 // itself when it passes there.
-func (s *supervisor) restartArmed(ctx context.Context, name, point string) error {
+func (s *Supervisor) RestartArmed(ctx context.Context, name, point string) error {
 	s.mu.Lock()
 	sp, ok := s.specs[name]
 	_, alive := s.live[name]
@@ -101,11 +105,11 @@ func (s *supervisor) restartArmed(ctx context.Context, name, point string) error
 		return fmt.Errorf("restart %s: still running", name)
 	}
 	sp.Failpoint = point
-	return s.start(ctx, sp)
+	return s.Start(ctx, sp)
 }
 
-// awaitEnd waits until a process that runs now, if any, has ended.
-func (s *supervisor) awaitEnd(name string, limit time.Duration) error {
+// AwaitEnd waits until a process that runs now, if any, has ended.
+func (s *Supervisor) AwaitEnd(name string, limit time.Duration) error {
 	s.mu.Lock()
 	p := s.live[name]
 	s.mu.Unlock()
@@ -120,11 +124,24 @@ func (s *supervisor) awaitEnd(name string, limit time.Duration) error {
 	}
 }
 
-func (s *supervisor) spawn(sp program) (*process, error) {
+// Alive is closed when the process that has this name now ends; closed already when
+// none runs.
+func (s *Supervisor) Alive(name string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.live[name]; p != nil {
+		return p.done
+	}
+	none := make(chan struct{})
+	close(none)
+	return none
+}
+
+func (s *Supervisor) spawn(sp Program) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return nil, errors.New("the demo is ending")
+		return nil, errors.New("everything is being ended")
 	}
 	s.starts[sp.Name]++
 	log, err := os.OpenFile(filepath.Join(s.dir, fmt.Sprintf("%s.%d.log", sp.Name, s.starts[sp.Name])), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -134,10 +151,16 @@ func (s *supervisor) spawn(sp program) (*process, error) {
 	defer log.Close() // the child has its own descriptor
 	cmd := exec.Command(s.binary, sp.Args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.Dir = sp.Env, log, log, processAttributes(), s.dir
-	if sp.Failpoint != "" {
+	switch {
+	case sp.Failpoint != "":
 		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], failpoint.Env+"="+sp.Failpoint, failpoint.EnvLog+"="+s.failpointLog(sp.Name))
+	case sp.Failpoints != "":
+		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], failpoint.Env+"=@"+sp.Failpoints, failpoint.EnvLog+"="+s.failpointLog(sp.Name))
 	}
-	p := &process{program: sp, cmd: cmd, done: make(chan struct{})}
+	p := &process{Program: sp, cmd: cmd, done: make(chan struct{})}
+	if info, err := os.Stat(s.failpointLog(sp.Name)); err == nil {
+		p.logged = info.Size()
+	}
 	started := make(chan error)
 	go func() {
 		// The kernel counts the thread that started a child as its parent.
@@ -160,17 +183,17 @@ func (s *supervisor) spawn(sp program) (*process, error) {
 	return p, nil
 }
 
-func (s *supervisor) ended(p *process) {
+func (s *Supervisor) ended(p *process) {
 	p.mu.Lock()
-	d := death{
+	d := Death{
 		Process: p.Name, Role: p.Role, Pid: p.cmd.Process.Pid, Signal: p.signal, Point: p.point, At: p.sentAt,
 		Exit: p.cmd.ProcessState.String(), Wanted: p.signal != "",
 	}
 	p.mu.Unlock()
 	if !d.Wanted {
 		d.Signal, d.At, d.Point = "none", time.Now(), "ended by itself"
-		if b, err := os.ReadFile(s.failpointLog(p.Name)); p.Failpoint != "" && err == nil && len(b) > 0 {
-			d.Signal, d.Point, d.Wanted = "SIGKILL", strings.TrimSpace(string(b)), true
+		if b, err := os.ReadFile(s.failpointLog(p.Name)); p.Failpoint+p.Failpoints != "" && err == nil && int64(len(b)) > p.logged {
+			d.Signal, d.Point, d.Wanted = "SIGKILL", strings.TrimSpace(string(b[p.logged:])), true
 		}
 	}
 	d.Took = time.Since(d.At)
@@ -186,7 +209,7 @@ func (s *supervisor) ended(p *process) {
 	close(p.done)
 }
 
-func (s *supervisor) waitReady(ctx context.Context, p *process) error {
+func (s *Supervisor) waitReady(ctx context.Context, p *process) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for {
@@ -195,9 +218,9 @@ func (s *supervisor) waitReady(ctx context.Context, p *process) error {
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended while it started (%s):\n%s", p.Name, p.state, s.logTail(p.Name))
+			return fmt.Errorf("%s ended while it started (%s):\n%s", p.Name, p.state, s.LogTail(p.Name))
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %s does not answer 200: %w\n%s", p.Name, p.Ready, ctx.Err(), s.logTail(p.Name))
+			return fmt.Errorf("%s is not ready: %s does not answer 200: %w\n%s", p.Name, p.Ready, ctx.Err(), s.LogTail(p.Name))
 		case <-time.After(15 * time.Millisecond):
 		}
 	}
@@ -218,9 +241,9 @@ func httpOK(ctx context.Context, url string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// kill sends SIGKILL and returns when the process is gone, with the moment
+// Kill sends SIGKILL and returns when the process is gone, with the moment
 // right before the signal.
-func (s *supervisor) kill(name, point string) (time.Time, error) {
+func (s *Supervisor) Kill(name, point string) (time.Time, error) {
 	p, at, err := s.send(name, point, syscall.SIGKILL)
 	if err != nil {
 		return time.Time{}, err
@@ -229,9 +252,9 @@ func (s *supervisor) kill(name, point string) (time.Time, error) {
 	return at, nil
 }
 
-// term sends SIGTERM and waits for a clean exit, at most for grace; after that
+// Term sends SIGTERM and waits for a clean exit, at most for grace; after that
 // the process is killed and an error returned.
-func (s *supervisor) term(name, point string, grace time.Duration) error {
+func (s *Supervisor) Term(name, point string, grace time.Duration) error {
 	p, _, err := s.send(name, point, syscall.SIGTERM)
 	if err != nil {
 		return err
@@ -249,7 +272,21 @@ func (s *supervisor) term(name, point string, grace time.Duration) error {
 	return nil
 }
 
-func (s *supervisor) send(name, point string, sig syscall.Signal) (*process, time.Time, error) {
+// Signal sends a signal that is not meant to end the process, SIGSTOP for instance.
+func (s *Supervisor) Signal(name string, sig syscall.Signal) error {
+	s.mu.Lock()
+	p := s.live[name]
+	s.mu.Unlock()
+	if p == nil {
+		return fmt.Errorf("signal %s: it is not running", name)
+	}
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("signal %s: %w", name, err)
+	}
+	return nil
+}
+
+func (s *Supervisor) send(name, point string, sig syscall.Signal) (*process, time.Time, error) {
 	s.mu.Lock()
 	p := s.live[name]
 	s.mu.Unlock()
@@ -276,8 +313,8 @@ func signalName(sig syscall.Signal) string {
 	return sig.String()
 }
 
-// byPid names the running process with that pid.
-func (s *supervisor) byPid(pid int) (string, bool) {
+// ByPid names the running process with that pid.
+func (s *Supervisor) ByPid(pid int) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, p := range s.live {
@@ -288,8 +325,8 @@ func (s *supervisor) byPid(pid int) (string, bool) {
 	return "", false
 }
 
-// running lists the names of the live processes of a role.
-func (s *supervisor) running(role string) []string {
+// Running lists the names of the live processes of a role.
+func (s *Supervisor) Running(role string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string
@@ -301,16 +338,16 @@ func (s *supervisor) running(role string) []string {
 	return names
 }
 
-func (s *supervisor) allDeaths() []death {
+func (s *Supervisor) Deaths() []Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]death(nil), s.deaths...)
+	return append([]Death(nil), s.deaths...)
 }
 
-func (s *supervisor) failpointLog(name string) string { return filepath.Join(s.dir, name+".failpoint") }
+func (s *Supervisor) failpointLog(name string) string { return filepath.Join(s.dir, name+".failpoint") }
 
-// logTail is the end of the newest log of a process.
-func (s *supervisor) logTail(name string) string {
+// LogTail is the end of the newest log of a process.
+func (s *Supervisor) LogTail(name string) string {
 	s.mu.Lock()
 	path := filepath.Join(s.dir, fmt.Sprintf("%s.%d.log", name, s.starts[name]))
 	s.mu.Unlock()
@@ -324,9 +361,9 @@ func (s *supervisor) logTail(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// close ends every process: SIGTERM, then SIGKILL after grace. Ends from here on
+// Close ends every process: SIGTERM, then SIGKILL after grace. Ends from here on
 // are no deaths of the scenario. The order is that of roles, last first.
-func (s *supervisor) close(grace time.Duration, roles []string) {
+func (s *Supervisor) Close(grace time.Duration, roles []string) {
 	s.mu.Lock()
 	s.closing = true
 	live := make(map[string][]*process)

@@ -1,4 +1,4 @@
-package demo
+package lab
 
 import (
 	"bufio"
@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// tally is what the pricing API's own file says.
-type tally struct {
+// Tally is what the pricing API's own file says.
+type Tally struct {
 	Arrivals   int `json:"arrivals"`
 	Effects    int `json:"effects"`    // arrivals that changed a price
 	Keys       int `json:"keys"`       // business keys with at least one effect
@@ -21,32 +21,32 @@ type tally struct {
 	Keyless    int `json:"keyless"` // arrivals without an Idempotency-Key
 	// PerKey lists every business key in order, Doubled those with more than one
 	// effect.
-	PerKey  []keyTally `json:"per_business_key"`
-	Doubled []keyTally `json:"doubled,omitempty"`
+	PerKey  []KeyTally `json:"per_business_key"`
+	Doubled []KeyTally `json:"doubled,omitempty"`
 
-	byKey map[string]*keyTally
+	byKey map[string]*KeyTally
 }
 
-type keyTally struct {
+type KeyTally struct {
 	Business string `json:"business_key"`
 	Shop     string `json:"shop"`
 	Arrivals int    `json:"arrivals"`
 	Effects  int    `json:"effects"`
 }
 
-// effectsOf is how often a business key took effect.
-func (t tally) effectsOf(business string) int {
-	if k := t.byKey[business]; k != nil {
-		return k.Effects
+// EffectsOf is how often a business key took effect.
+func (t Tally) EffectsOf(business string) int {
+	if k := slices.IndexFunc(t.PerKey, func(k KeyTally) bool { return k.Business == business }); k >= 0 {
+		return t.PerKey[k].Effects
 	}
 	return 0
 }
 
-// readTally reads the file at path.
-func readTally(path string) (tally, error) {
+// ReadTally reads the file at path.
+func ReadTally(path string) (Tally, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return tally{}, err
+		return Tally{}, err
 	}
 	defer f.Close()
 	return parseTally(f)
@@ -54,22 +54,22 @@ func readTally(path string) (tally, error) {
 
 // parseTally reads one arrival a line. A line that is not one is an error: an
 // oracle that cannot be read proves nothing.
-func parseTally(r io.Reader) (tally, error) {
-	t := tally{byKey: map[string]*keyTally{}}
+func parseTally(r io.Reader) (Tally, error) {
+	t := Tally{byKey: map[string]*KeyTally{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
-		var a arrival
+		var a Arrival
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
-			return tally{}, fmt.Errorf("pricing file line %d: %w", n, err)
+			return Tally{}, fmt.Errorf("pricing file line %d: %w", n, err)
 		}
 		if a.N != n {
-			return tally{}, fmt.Errorf("pricing file line %d is arrival %d", n, a.N)
+			return Tally{}, fmt.Errorf("pricing file line %d is arrival %d", n, a.N)
 		}
 		t.add(a)
 	}
 	if err := lines.Err(); err != nil {
-		return tally{}, fmt.Errorf("pricing file: %w", err)
+		return Tally{}, fmt.Errorf("pricing file: %w", err)
 	}
 	for _, business := range slices.Sorted(maps.Keys(t.byKey)) {
 		k := *t.byKey[business]
@@ -85,7 +85,7 @@ func parseTally(r io.Reader) (tally, error) {
 	return t, nil
 }
 
-func (t *tally) add(a arrival) {
+func (t *Tally) add(a Arrival) {
 	t.Arrivals++
 	if a.Key == "" {
 		t.Keyless++
@@ -96,7 +96,7 @@ func (t *tally) add(a arrival) {
 	}
 	k := t.byKey[a.Business]
 	if k == nil {
-		k = &keyTally{Business: a.Business, Shop: a.Shop}
+		k = &KeyTally{Business: a.Business, Shop: a.Shop}
 		t.byKey[a.Business] = k
 	}
 	k.Arrivals++

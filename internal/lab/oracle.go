@@ -1,4 +1,4 @@
-package demo
+package lab
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// arrival is one request that reached the pricing API: a line of its file.
-type arrival struct {
+// Arrival is one request that reached the pricing API: a line of its file.
+type Arrival struct {
 	N        int       `json:"n"` // order of arrival, from 1
 	At       time.Time `json:"at"`
 	Shop     string    `json:"shop"`
@@ -27,33 +27,33 @@ type arrival struct {
 	Refused  string    `json:"refused,omitempty"`
 }
 
-// oracle is the other side: a pricing API that appends every arrival to its own
+// Oracle is the other side: a pricing API that appends every arrival to its own
 // file before it answers. Shops that honour the key apply it once and replay
 // the answer; the rest apply whatever arrives.
-type oracle struct {
+type Oracle struct {
 	honours func(shop string) bool
-	// committed is called when an arrival is in the file and nothing was
+	// Committed is called when an arrival is in the file and nothing was
 	// answered. It may block; ctx ends when the caller hangs up.
-	committed func(ctx context.Context, a arrival)
+	Committed func(ctx context.Context, a Arrival)
 
 	mu      sync.Mutex
 	file    *os.File
 	n       int
-	applied map[string]arrival // first applied arrival per shop and key, for shops that honour it
+	applied map[string]Arrival // first applied arrival per shop and key, for shops that honour it
 }
 
-func openOracle(path string, honours func(string) bool) (*oracle, error) {
+func OpenOracle(path string, honours func(string) bool) (*Oracle, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	return &oracle{honours: honours, file: f, applied: map[string]arrival{}}, nil
+	return &Oracle{honours: honours, file: f, applied: map[string]Arrival{}}, nil
 }
 
-func (o *oracle) close() error { return o.file.Close() }
+func (o *Oracle) Close() error { return o.file.Close() }
 
 // ServeHTTP answers POST /shops/{shop}/prices.
-func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (o *Oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	if err != nil {
 		return // the caller is gone
@@ -63,8 +63,8 @@ func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	if o.committed != nil {
-		o.committed(r.Context(), a)
+	if o.Committed != nil {
+		o.Committed(r.Context(), a)
 	}
 	w.Header().Set("content-type", "application/json")
 	if a.Refused != "" {
@@ -82,9 +82,9 @@ func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // take judges an arrival and appends it to the file.
-func (o *oracle) take(shop, key string, body []byte) (arrival, error) {
+func (o *Oracle) take(shop, key string, body []byte) (Arrival, error) {
 	sum := sha256.Sum256(body)
-	a := arrival{At: time.Now(), Shop: shop, Key: key, Digest: hex.EncodeToString(sum[:])}
+	a := Arrival{At: time.Now(), Shop: shop, Key: key, Digest: hex.EncodeToString(sum[:])}
 	var err error
 	if a.Business, err = businessKey(shop, body); err != nil {
 		a.Refused = err.Error()
@@ -107,7 +107,7 @@ func (o *oracle) take(shop, key string, body []byte) (arrival, error) {
 	return a, nil
 }
 
-func (o *oracle) judge(a *arrival) {
+func (o *Oracle) judge(a *Arrival) {
 	if !a.Honours || a.Key == "" {
 		a.Applied = true
 		return
