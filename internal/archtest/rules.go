@@ -100,10 +100,12 @@ var rules = map[string]rule{
 	"services/approvals/notify": adapter("approvals", []string{"internal/egress", "internal/stdwebhooks"}),
 	"services/console":          domain(),
 
-	"web":          {},
-	"examples":     {may: []string{"pkg/"}},
-	"test":         {may: []string{"pkg/", "internal/"}, libs: []string{pgx, natsClient}},
-	"test/e2e":     {may: []string{"pkg/", "internal/", "services/runner", "services/runner/journaltest"}, libs: []string{pgx, natsClient, "github.com/modelcontextprotocol/go-sdk"}},
+	"web":      {},
+	"examples": {may: []string{"pkg/"}},
+	"test":     {may: []string{"pkg/", "internal/"}, libs: []string{pgx, natsClient}},
+	"test/e2e": {may: []string{"pkg/", "internal/", "services/runner", "services/runner/journaltest"}, libs: []string{pgx, natsClient, "github.com/modelcontextprotocol/go-sdk"}},
+	// The simulation calls the pure decisions of all services.
+	"test/sim":     {may: []string{"pkg/", "services/runner", "services/tools", "services/approvals", "services/trigger", "services/console"}},
 	"scripts":      {},
 	"cmd/holdfast": {may: []string{"pkg/", "internal/", "services/", "web", "examples/"}, libs: []string{"github.com/alecthomas/kong", "github.com/jotaen/kong-completion", "charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "github.com/charmbracelet/x/ansi", pgx, natsClient, yaml, otel}},
 }

@@ -149,7 +149,7 @@ func TestAskOf(t *testing.T) {
 		ApprovalID: events.NewApprovalID(call, "a", 2), Kind: events.ApprovalAction, RunID: run, CallID: call,
 		Namespace: "default", Agent: "refund", Tool: "refund", Args: json.RawMessage(`{"amount":12345678901234567890}`),
 	}
-	a, err := askOf("ask:x", good)
+	a, err := AskOf("ask:x", good)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestAskOf(t *testing.T) {
 	} {
 		bad := good
 		spoil(&bad)
-		if _, err := askOf("ask:x", bad); err == nil {
+		if _, err := AskOf("ask:x", bad); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

@@ -57,7 +57,7 @@ func TestMeets_AStepWidensItsOwnCondition(t *testing.T) {
 		if validSteps(&bad) {
 			t.Errorf("%s is taken", name)
 		}
-		if _, err := askOf("ask:x", events.AskApproval{Rule: &bad}); err == nil || !strings.Contains(err.Error(), "the escalation is not") {
+		if _, err := AskOf("ask:x", events.AskApproval{Rule: &bad}); err == nil || !strings.Contains(err.Error(), "the escalation is not") {
 			t.Errorf("%s is asked: %v", name, err)
 		}
 	}

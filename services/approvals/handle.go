@@ -35,7 +35,7 @@ func (s *Service) ask(ctx context.Context, m events.Received) error {
 	if err := events.Decode(m.Message, &b); err != nil {
 		return fault.Terminal("decode", err)
 	}
-	a, err := askOf(m.ID, b)
+	a, err := AskOf(m.ID, b)
 	if err != nil {
 		return fault.Terminal("invalid", fmt.Errorf("ask %s: %w", m.ID, err))
 	}
@@ -67,7 +67,9 @@ func (s *Service) ask(ctx context.Context, m events.Received) error {
 	return nil
 }
 
-func askOf(cause string, b events.AskApproval) (Ask, error) {
+// AskOf reads an ask as the runner sends it, under the logical id of its message.
+// The error joins everything that no retry can make good.
+func AskOf(cause string, b events.AskApproval) (Ask, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !events.ValidToken(string(b.ApprovalID)) {

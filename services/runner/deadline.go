@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 const (
@@ -20,6 +21,24 @@ func (s *State) Reader() int {
 		return 3
 	}
 	return 1
+}
+
+// Complete writes into the first row what follows from the definition that the
+// start pinned: the priority, the deadline, and what is broken about its input. It
+// is pure.
+func (st *Start) Complete(plan *Plan) {
+	st.Body.Priority = priorityOf(plan, st.Body)
+	if st.Broken == nil && plan.Agent != nil {
+		if _, err := spec.FirstMessage(plan.Agent, st.Body.Input); err != nil {
+			st.Broken = &events.Problem{Code: "prompt", Message: err.Error()}
+		}
+	}
+	if st.Body.Parent != nil && st.Broken == nil && plan.Flow != nil {
+		if bad := plan.Flow.Input.Validate(st.Body.Input); len(bad) > 0 {
+			st.Broken = &events.Problem{Code: "invalid_input", Message: clip("the input breaks the schema of the flow: "+violations(bad), 2000)}
+		}
+	}
+	st.setDeadline(plan)
 }
 
 // setDeadline writes the earliest deadline into the first row: what the start says,

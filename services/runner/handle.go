@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-run/holdfast/internal/fault"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
-	"github.com/holdfast-run/holdfast/pkg/spec"
 )
 
 // errBusy is a claim that another live worker holds: its message comes back.
@@ -34,7 +33,7 @@ func (s *Service) Handle(ctx context.Context, m events.Received) error {
 	if err != nil {
 		return err
 	}
-	in, err := decodeInput(m, what)
+	in, err := DecodeInput(m, what)
 	if err != nil {
 		return fault.Terminal("decode", err)
 	}
@@ -261,21 +260,10 @@ func (s *Service) firstMessage(ctx context.Context, id events.RunID, m events.Re
 	if err != nil {
 		return nil, err
 	}
-	in.Start.Body.Priority = priorityOf(plan, in.Start.Body)
+	in.Start.Complete(plan)
 	if !asBatch && in.Start.Body.Priority == events.PriorityBatch {
 		return nil, errBehind
 	}
-	if in.Start.Broken == nil && plan.Agent != nil {
-		if _, err := spec.FirstMessage(plan.Agent, in.Start.Body.Input); err != nil {
-			in.Start.Broken = &events.Problem{Code: "prompt", Message: err.Error()}
-		}
-	}
-	if p := in.Start.Body.Parent; p != nil && in.Start.Broken == nil && plan.Flow != nil {
-		if bad := plan.Flow.Input.Validate(in.Start.Body.Input); len(bad) > 0 {
-			in.Start.Broken = &events.Problem{Code: "invalid_input", Message: clip("the input breaks the schema of the flow: "+violations(bad), 2000)}
-		}
-	}
-	in.Start.setDeadline(plan)
 	before := NewState(id, m.Namespace)
 	if in.MayBegin, err = s.mayBegin(ctx, &State{RunID: id, Started: in.Start.Body}, in.Full); err != nil {
 		return nil, err
@@ -331,11 +319,7 @@ func (s *Service) commitAndSend(ctx context.Context, l Loaded, plan *Plan, c Com
 		}
 		return nil, s.handOver(ctx, next, err)
 	}
-	if owes && !took && !l.Claim.Held() {
-		return nil, s.askStep(ctx, c.After, l.Claim.Epoch)
-	}
-	if owes && l.Claim.Held() && resumes(c.Facts) {
-		// The claim is from before the pause; its message may be gone.
+	if OwesStep(c, l.Claim) {
 		return nil, s.askStep(ctx, c.After, l.Claim.Epoch)
 	}
 	return next, nil
@@ -347,15 +331,6 @@ func (s *Service) follow(ctx context.Context, st *State, plan *Plan, facts []Fac
 		return err
 	}
 	return s.send(ctx, st, plan, facts, at)
-}
-
-func resumes(facts []Fact) bool {
-	for _, f := range facts {
-		if f.Kind == events.FactResumed || f.Kind == events.FactBudgetRaised {
-			return true
-		}
-	}
-	return false
 }
 
 // send publishes what rows say, events included, in order and together.
@@ -398,15 +373,10 @@ func (s *Service) again(ctx context.Context, l Loaded, plan *Plan, m events.Rece
 	return s.drive(ctx, l, plan, m)
 }
 
-// repeatEnd tells a parent again how its child ended, under a fresh message id.
+// repeatEnd tells a parent again how its child ended.
 func (s *Service) repeatEnd(ctx context.Context, st *State, plan *Plan, m events.Received) error {
-	o := &outbox{s: st, plan: plan, f: Fact{Seq: st.Seq, At: time.Now().UTC()}}
-	o.ended(st.Ending)
-	for _, out := range o.out {
-		if out.Type == events.TypeChildCompleted {
-			out.MsgID = fmt.Sprintf("%s:r%d", out.ID, m.StreamSeq)
-			return s.publish(ctx, out)
-		}
+	if out, ok := EndAgain(st, plan, m.StreamSeq, time.Now()); ok {
+		return s.publish(ctx, out)
 	}
 	return nil
 }
@@ -415,28 +385,21 @@ func (s *Service) repeatEnd(ctx context.Context, st *State, plan *Plan, m events
 // by taking it over from a dead worker, or by leaving it to the live one.
 func (s *Service) drive(ctx context.Context, l Loaded, plan *Plan, m events.Received) (*claimed, error) {
 	st := l.State
-	mine := l.Claim.Held() && l.Claim.Cause == m.ID
-	if !st.OwesModelCall() {
-		if mine && !s.working(st.RunID, l.Claim) {
-			// Paused or ended while a worker was at it; if it died, its claim goes.
-			_, _, err := s.store.TakeOver(ctx, st.RunID, l.Claim, s.worker, "", "")
-			if errors.Is(err, ErrOwnerAlive) && l.Claim.Worker != s.worker {
-				return nil, fault.RetryAfter(busyWait, errBusy)
-			}
-			return nil, ignore(err, ErrOwnerAlive)
+	switch DecideDrive(st, l.Claim, m.ID, isStep(m), s.working(st.RunID, l.Claim)) {
+	case DriveDrop:
+		_, _, err := s.store.TakeOver(ctx, st.RunID, l.Claim, s.worker, "", "")
+		if errors.Is(err, ErrOwnerAlive) && l.Claim.Worker != s.worker {
+			return nil, fault.RetryAfter(busyWait, errBusy)
 		}
-		return nil, nil
-	}
-	if !l.Claim.Held() {
+		return nil, ignore(err, ErrOwnerAlive)
+	case DriveAsk:
+		return nil, s.askStep(ctx, st, l.Claim.Epoch)
+	case DriveClaim:
 		return s.claim(ctx, l, plan, m)
+	case DriveTakeOver:
+		return s.takeOver(ctx, l, plan, m)
 	}
-	if s.working(st.RunID, l.Claim) {
-		return nil, nil
-	}
-	if !mine && !isStep(m) {
-		return nil, nil // the message that the claim belongs to is still there
-	}
-	return s.takeOver(ctx, l, plan, m)
+	return nil, nil
 }
 
 func isStep(m events.Received) bool {

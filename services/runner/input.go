@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
-// decodeInput reads the body that the last token of the subject announces.
-func decodeInput(m events.Received, what string) (Input, error) {
+// DecodeInput reads the body that the last token of the subject announces.
+func DecodeInput(m events.Received, what string) (Input, error) {
 	in := Input{Cause: m.ID, Type: m.Type, What: what}
 	switch what {
 	case events.RunStart:

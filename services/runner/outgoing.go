@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -279,6 +280,20 @@ func (o *outbox) ended(e events.Ending) {
 			events.ChildCompleted{RunID: p.RunID, Item: p.Item, Child: o.s.RunID, Status: o.s.End, Output: e.Output, Error: e.Error})
 	}
 	o.postEnd()
+}
+
+// EndAgain tells the parent of a run that has ended how it ended, under a message id
+// that is fresh for each n; ok is false for a run without a parent.
+func EndAgain(s *State, plan *Plan, n uint64, now time.Time) (m events.Message, ok bool) {
+	o := &outbox{s: s, plan: plan, f: Fact{Seq: s.Seq, At: now.UTC()}}
+	o.ended(s.Ending)
+	for _, m := range o.out {
+		if m.Type == events.TypeChildCompleted {
+			m.MsgID = fmt.Sprintf("%s:r%d", m.ID, n)
+			return m, true
+		}
+	}
+	return events.Message{}, false
 }
 
 func (s *State) openItems() []*Item {

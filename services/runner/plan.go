@@ -17,6 +17,17 @@ const (
 	kindBudget = "budget"
 )
 
+// Pin resolves every name that a start needs to a digest and writes it into the
+// first row. It reads definitions and nothing else.
+func Pin(ctx context.Context, defs Definitions, namespace string, start *Start) (*Plan, error) {
+	return (&Service{defs: defs}).pin(ctx, namespace, start)
+}
+
+// PlanOf reads the definitions that a run pinned.
+func PlanOf(ctx context.Context, defs Definitions, st *State) (*Plan, error) {
+	return (&Service{defs: defs}).plan(ctx, st)
+}
+
 // pin resolves every name that a start needs to a digest and writes it into
 // the first row. A definition that is gone is recorded as the run's failure:
 // the start was accepted. Any other error is worth a retry.

@@ -221,7 +221,7 @@ func (s *Service) concludeOnce(ctx context.Context, c claimed, r Request, answer
 	if answer.MayBegin, err = s.mayBegin(ctx, l.State, full); err != nil {
 		return false, err
 	}
-	if mine := ownAnswer(l.State, c, r, answer, callErr); mine != 0 {
+	if mine := OwnAnswer(l.State, c.Claimed, r, answer, callErr); mine != 0 {
 		// The reply of our own commit was lost; the row is there.
 		return s.sendAnswer(ctx, l, plan, c, mine)
 	}
@@ -306,9 +306,9 @@ func DecideOutcome(st *State, plan *Plan, r Request, answer Answer, callErr erro
 	return d, used, err
 }
 
-// ownAnswer finds the row that this very answer was committed in; 0 when it was
-// not.
-func ownAnswer(st *State, c claimed, r Request, answer Answer, callErr error) int64 {
+// OwnAnswer finds the row that this very answer was committed in, under the claim
+// of c; 0 when it was not. It is pure.
+func OwnAnswer(st *State, c Claimed, r Request, answer Answer, callErr error) int64 {
 	if callErr != nil {
 		return 0
 	}

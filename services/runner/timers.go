@@ -29,15 +29,9 @@ func (s *Service) fireTimers(ctx context.Context) (next time.Duration, err error
 		return 0, err
 	}
 	for i, d := range due {
-		id := fmt.Sprintf("timer:%s:%s", d.RunID, d.Timer.Name)
-		m := events.Message{
-			Subject: events.RunSubject(d.RunID, events.RunTimerFired), MsgID: fmt.Sprintf("%s:n%d", id, d.Try), ID: id, Source: source,
-			Type: events.TypeTimerFired, About: string(d.RunID), Time: time.Now().UTC(),
-			Data: mustJSON(events.TimerFired{RunID: d.RunID, Timer: d.Timer.Name, Due: d.Timer.Due.UTC()}),
-		}
 		err := failpoint.Hit("runner.timer_due", string(d.RunID))
 		if err == nil {
-			err = s.bus.Publish(ctx, m)
+			err = s.bus.Publish(ctx, TimerMessage(d, time.Now()))
 		}
 		if err != nil {
 			return 0, putBack(ctx, err, due[i:], s.store.PutBackTimers)
@@ -47,6 +41,17 @@ func (s *Service) fireTimers(ctx context.Context) (next time.Duration, err error
 		}
 	}
 	return max(next, 10*time.Millisecond), nil
+}
+
+// TimerMessage tells a run that its timer fell due. Every try has the same logical
+// id under a fresh message id.
+func TimerMessage(d DueTimer, now time.Time) events.Message {
+	id := fmt.Sprintf("timer:%s:%s", d.RunID, d.Timer.Name)
+	return events.Message{
+		Subject: events.RunSubject(d.RunID, events.RunTimerFired), MsgID: fmt.Sprintf("%s:n%d", id, d.Try), ID: id, Source: source,
+		Type: events.TypeTimerFired, About: string(d.RunID), Time: now.UTC(),
+		Data: mustJSON(events.TimerFired{RunID: d.RunID, Timer: d.Timer.Name, Due: d.Timer.Due.UTC()}),
+	}
 }
 
 // putBack gives back what was taken and could not be published because of err. What

@@ -37,7 +37,7 @@ type intent struct {
 // begin commits an intent, acts, commits the outcome and tells the runs.
 func (s *Service) begin(ctx context.Context, j *job, d Decision) (err error) {
 	in := &intent{Begin: Begin{
-		Call: j.call(), Read: j.plan.Class == ClassRead, Worker: s.worker, Lease: effectLease,
+		Call: j.call(), Read: j.plan.Class == ClassRead, Worker: s.worker, Lease: EffectLease,
 		From: d.From, Takeover: d.Takeover, Doubted: d.Doubted, Gated: j.plan.Gated, Bind: j.plan.Bind,
 	}}
 	in.live, in.waited = d.Live, d.Waited
@@ -181,25 +181,14 @@ func (s *Service) gated(ctx context.Context, j *job, in *intent, err error) erro
 	if !ok {
 		return err
 	}
-	if in.Doubted {
-		// An earlier attempt may have happened, so "not done" would be a guess.
-		d := Decision{From: in.From, Takeover: in.Takeover, InDoubt: j.plan.openDoubt(), Waited: in.waited}
+	d := DecideShut(g.gate, j.plan, Decision{Do: DoBegin, From: in.From, Live: in.live, Takeover: in.Takeover, Doubted: in.Doubted, Waited: in.waited})
+	switch d.Do {
+	case DoDoubt:
 		return s.doubt(ctx, j, d)
+	case DoAnswer:
+		return s.answer(ctx, j, d.Answer)
 	}
-	a := Answer{Status: events.CallFailed, Epoch: in.From.Epoch}
-	switch g.gate {
-	case GateExpired:
-		a.Status = events.CallExpired
-		a.Error = problem(CodeApprovalExpired, "the approval was no longer valid when the call would have begun; nothing was done, ask again")
-	case GateMismatch:
-		a.Error = problem(CodeApprovalMismatch, "the approval is for other arguments, another tool version or another policy; nothing was done")
-	default:
-		a.Error = problem(CodeApprovalMissing, "no approval of this call is recorded; nothing was done")
-	}
-	if !in.live {
-		return s.answer(ctx, j, a)
-	}
-	calls, ok, err := s.store.Close(ctx, Close{Call: j.call(), EffectID: in.EffectID, From: in.From, Answer: a})
+	calls, ok, err := s.store.Close(ctx, Close{Call: j.call(), EffectID: in.EffectID, From: in.From, Answer: d.Answer})
 	if err != nil {
 		return fmt.Errorf("close effect of call %s: %w", j.c.CallID, err)
 	}

@@ -10,9 +10,9 @@ import (
 // source is the ce-source of what this service publishes.
 const source = "/services/tools"
 
-// completed is the message that tells a run about its call. It is a pure
+// Completed is the message that tells a run about its call. It is a pure
 // function of the row, so it can be sent again at any time.
-func completed(c Call) (events.Message, error) {
+func Completed(c Call) (events.Message, error) {
 	body, err := events.Marshal(events.ToolCompleted{
 		CallID: c.ID, RunID: c.RunID, Tool: c.Tool, Status: c.Status, Result: c.Result, Error: c.Error,
 		Key: c.Key, Epoch: c.Epoch, InDoubt: c.InDoubt, Replayed: c.Replayed, Settled: c.SettledBy, Worker: c.AnsweredBy,
@@ -28,9 +28,9 @@ func completed(c Call) (events.Message, error) {
 	}, nil
 }
 
-// again is the call's own message, to be handled once more. suffix makes its
+// Again is the call's own message, to be handled once more. suffix makes its
 // message id fresh.
-func again(c Call, suffix string) (events.Message, error) {
+func Again(c Call, suffix string) (events.Message, error) {
 	body, err := events.Marshal(events.CallTool{
 		CallID: c.ID, RunID: c.RunID, Namespace: c.Namespace, Tool: c.Tool, ToolDigest: c.ToolDigest,
 		Args: c.Args, ArgsDigest: c.ArgsDigest, Key: c.MintedKey, Approval: c.Approval, Rule: c.Rule,
@@ -50,10 +50,10 @@ func again(c Call, suffix string) (events.Message, error) {
 // the message ids are fresh, so that no dedupe window swallows a repeat.
 func (s *Service) announce(ctx context.Context, calls []Call, suffix string) error {
 	for _, c := range calls {
-		if c.Status == callOpen {
+		if c.Status == CallOpen {
 			continue
 		}
-		m, err := completed(c)
+		m, err := Completed(c)
 		if err != nil {
 			return err
 		}

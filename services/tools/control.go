@@ -78,7 +78,7 @@ func controlSuffix(m events.Received) string {
 // tell publishes what follows from a verdict: the answers of the effect's
 // calls, and the call that acts now when it did not happen.
 func (s *Service) tell(ctx context.Context, done Settled, call events.CallID, suffix string) error {
-	msgs, err := settledMessages(done, call)
+	msgs, err := SettledMessages(done, call)
 	if err != nil {
 		return err
 	}
@@ -93,9 +93,9 @@ func (s *Service) tell(ctx context.Context, done Settled, call events.CallID, su
 	return nil
 }
 
-// settledMessages lists what follows from a verdict. An empty call means the
+// SettledMessages lists what follows from a verdict. An empty call means the
 // call that opened the effect.
-func settledMessages(done Settled, call events.CallID) ([]events.Message, error) {
+func SettledMessages(done Settled, call events.CallID) ([]events.Message, error) {
 	if call == "" {
 		call = done.Effect.CallID
 	}
@@ -104,10 +104,10 @@ func settledMessages(done Settled, call events.CallID) ([]events.Message, error)
 		var m events.Message
 		var err error
 		switch {
-		case c.Status != callOpen:
-			m, err = completed(c)
+		case c.Status != CallOpen:
+			m, err = Completed(c)
 		case c.ID == call && done.Effect.State == EffectFailed:
-			m, err = again(c, fmt.Sprintf("e%d", done.Effect.Claim.Epoch))
+			m, err = Again(c, fmt.Sprintf("e%d", done.Effect.Claim.Epoch))
 		default:
 			continue
 		}

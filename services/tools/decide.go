@@ -20,6 +20,7 @@ const (
 	DoProbe  Do = "probe"  // look whether it happened
 	DoWait   Do = "wait"   // look again after Wait
 	DoRest   Do = "rest"   // nothing to do: a row or a running handler drives it
+	DoClose  Do = "close"  // end an intent that has not acted, and answer its calls
 	DoReuse  Do = "reuse"  // the call id was used for another call: reject the message
 )
 
@@ -28,7 +29,7 @@ type Decision struct {
 	Do   Do
 	Wait time.Duration
 
-	Answer Answer // DoAnswer
+	Answer Answer // DoAnswer and DoClose
 
 	// DoBegin and DoDoubt are guarded by the claim that the decision saw.
 	From     Claim
@@ -72,7 +73,7 @@ func Decide(s State, p Plan, c events.CallTool, self string, own func(attemptID 
 		if s.Call.ArgsDigest != c.ArgsDigest || s.Call.Tool != c.Tool || s.Call.Namespace != c.Namespace {
 			return Decision{Do: DoReuse}
 		}
-		if s.Call.Status != callOpen {
+		if s.Call.Status != CallOpen {
 			return Decision{Do: DoReplay}
 		}
 	}

@@ -46,7 +46,7 @@ func effect(change func(*Effect)) *Effect {
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	open := &Call{ID: call1, Tool: "pay", Namespace: "default", ArgsDigest: "sha256:a", Status: callOpen}
+	open := &Call{ID: call1, Tool: "pay", Namespace: "default", ArgsDigest: "sha256:a", Status: CallOpen}
 	answered := *open
 	answered.Status = events.CallSucceeded
 	attached := ask1
@@ -64,7 +64,7 @@ func TestDecide(t *testing.T) {
 		"an answered call is answered again":      {state: State{Call: &answered}, plan: write, want: Decision{Do: DoReplay}},
 		"a revoked call that never came is final": {state: State{Call: &Call{ID: call1, Status: events.CallRevoked}}, plan: write, want: Decision{Do: DoReplay}},
 		"a call id used for something else is rejected": {
-			state: State{Call: &Call{ID: call1, Tool: "pay", Namespace: "default", ArgsDigest: "sha256:b", Status: callOpen}}, plan: write, want: Decision{Do: DoReuse}},
+			state: State{Call: &Call{ID: call1, Tool: "pay", Namespace: "default", ArgsDigest: "sha256:b", Status: CallOpen}}, plan: write, want: Decision{Do: DoReuse}},
 		"a gated call without a yes fails": {plan: gated, want: Decision{Do: DoAnswer, Answer: Answer{Status: events.CallFailed}}},
 		"the same key with other arguments is a mismatch": {
 			state: State{Effect: effect(func(e *Effect) { e.ArgsDigest = "sha256:b" })}, plan: write, want: Decision{Do: DoAnswer, Answer: Answer{Status: events.CallMismatch}}},
@@ -178,7 +178,7 @@ func TestPlan_LookAgain(t *testing.T) {
 }
 
 func readHeld(w string) *Call {
-	return &Call{ID: call1, Tool: "pay", Namespace: "default", ArgsDigest: "sha256:a", Status: callOpen,
+	return &Call{ID: call1, Tool: "pay", Namespace: "default", ArgsDigest: "sha256:a", Status: CallOpen,
 		Claim: Claim{Epoch: 1, AttemptID: "t-1", Worker: w, LeaseUntil: noon.Add(-time.Second), Attempts: 1}}
 }
 

@@ -15,7 +15,7 @@ type Consequence struct {
 
 // Follows says what a verdict on an effect in doubt brings about, for the key
 // and for each run whose call shares it. It is pure and tells what settle,
-// reopenCallsSQL and settledMessages do.
+// reopenCallsSQL and SettledMessages do.
 func Follows(e Effect, verdict string, calls []Sharer, given bool, held *Stop) []Consequence {
 	var out []Consequence
 	say := func(c Sharer, text string) {

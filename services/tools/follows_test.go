@@ -15,7 +15,7 @@ func TestFollows_EachRunAndTheKey(t *testing.T) {
 	opener := Sharer{RunID: "one", Status: events.CallUnknown, Opened: true, RunStatus: events.StatusWaiting}
 	gone := opener
 	gone.RunStatus = events.StatusCancelled
-	other := Sharer{RunID: "two", Status: callOpen, RunStatus: events.StatusWaiting}
+	other := Sharer{RunID: "two", Status: CallOpen, RunStatus: events.StatusWaiting}
 	refused := Sharer{RunID: "three", Status: events.CallMismatch, RunStatus: events.StatusWaiting}
 	stop := &Stop{By: "maria", Since: time.Unix(0, 0), Note: "wrong prices"}
 	for name, tc := range map[string]struct {

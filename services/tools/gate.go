@@ -50,3 +50,27 @@ func (s *Service) gate(ctx context.Context, j *job, st State) error {
 	j.plan.gate(j.tool, j.c, of, facts)
 	return nil
 }
+
+// DecideShut says what becomes of the begin d of a call whose yes does not hold: it
+// is answered, or the intent that it would have renewed is closed (DoClose). It is
+// pure.
+func DecideShut(g Gate, p Plan, d Decision) Decision {
+	if d.Doubted {
+		// An earlier attempt may have happened, so "not done" would be a guess.
+		return Decision{Do: DoDoubt, From: d.From, Takeover: d.Takeover, InDoubt: p.openDoubt(), Waited: d.Waited}
+	}
+	a := Answer{Status: events.CallFailed, Epoch: d.From.Epoch}
+	switch g {
+	case GateExpired:
+		a.Status = events.CallExpired
+		a.Error = problem(CodeApprovalExpired, "the approval was no longer valid when the call would have begun; nothing was done, ask again")
+	case GateMismatch:
+		a.Error = problem(CodeApprovalMismatch, "the approval is for other arguments, another tool version or another policy; nothing was done")
+	default:
+		a.Error = problem(CodeApprovalMissing, "no approval of this call is recorded; nothing was done")
+	}
+	if !d.Live {
+		return Decision{Do: DoAnswer, Answer: a}
+	}
+	return Decision{Do: DoClose, From: d.From, Answer: a}
+}

@@ -111,7 +111,7 @@ func (j *job) call() Call {
 	return Call{
 		ID: j.c.CallID, RunID: j.c.RunID, Namespace: j.c.Namespace, Tool: j.c.Tool, ToolDigest: j.c.ToolDigest,
 		Pool: j.plan.Pool, Args: j.c.Args, ArgsDigest: j.c.ArgsDigest, MintedKey: j.c.Key, Key: j.plan.Key,
-		Approval: j.c.Approval, Rule: j.c.Rule, TraceParent: j.m.TraceParent, Status: callOpen,
+		Approval: j.c.Approval, Rule: j.c.Rule, TraceParent: j.m.TraceParent, Status: CallOpen,
 	}
 }
 

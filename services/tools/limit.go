@@ -161,7 +161,7 @@ func (s *Service) endTurn(ctx context.Context, j *job, limits []Limit, holder st
 }
 
 func (s *Service) sendAgain(ctx context.Context, c Call, suffix string) error {
-	m, err := again(c, suffix)
+	m, err := Again(c, suffix)
 	if err != nil {
 		return err
 	}

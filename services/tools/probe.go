@@ -125,7 +125,7 @@ func (s *Service) probe(ctx context.Context, j *job, e Effect) error {
 		ID:     fmt.Sprintf("probe:%s:%d", e.ID, e.Claim.Epoch),
 		CallID: e.CallID, RunID: e.RunID, EffectID: e.ID, Verdict: verdict, Epoch: e.Claim.Epoch, Result: result,
 		By: probedBy, Reason: "a lookup says so", Look: &l,
-		Messages: func(d Settled) ([]events.Message, error) { return settledMessages(d, "") },
+		Messages: func(d Settled) ([]events.Message, error) { return SettledMessages(d, "") },
 	}
 	done, err := s.controls.Settle(record, v)
 	if errors.Is(err, ErrUnstorable) && verdict == events.Happened {

@@ -78,7 +78,7 @@ type Sharer struct {
 
 // Waits reports whether the call is still to be answered, or was told that the
 // outcome is not known.
-func (s Sharer) Waits() bool { return s.Status == callOpen || s.Status == events.CallUnknown }
+func (s Sharer) Waits() bool { return s.Status == CallOpen || s.Status == events.CallUnknown }
 
 // Verdicted is a verdict on a doubt that was taken.
 type Verdicted struct {

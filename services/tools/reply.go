@@ -207,7 +207,7 @@ func (s *Service) Reply(ctx context.Context, in Reply) error {
 		Conclusion: Conclude(out.Verdict, p, Claim{Doubted: a.Doubted}, out.Error, 0, began),
 		Messages: func(calls []Call) (msgs []events.Message, err error) {
 			for _, c := range calls {
-				m, err := completed(c)
+				m, err := Completed(c)
 				if err != nil {
 					return nil, err
 				}

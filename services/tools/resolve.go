@@ -47,7 +47,7 @@ func (s *Service) Resolve(ctx context.Context, r Resolve) (Effect, error) {
 		ID:     fmt.Sprintf("resolve:%s:%d", e.ID, e.Claim.Epoch),
 		CallID: e.CallID, RunID: e.RunID, EffectID: e.ID, Verdict: r.Verdict, Epoch: e.Claim.Epoch,
 		Result: r.Result, By: r.By, Reason: r.Comment,
-		Messages: func(d Settled) ([]events.Message, error) { return settledMessages(d, "") },
+		Messages: func(d Settled) ([]events.Message, error) { return SettledMessages(d, "") },
 	})
 	if err != nil {
 		return Effect{}, fmt.Errorf("resolve effect %s: %w", e.ID, err)

@@ -16,9 +16,9 @@ const (
 	EffectExpired   = "expired"   // a tombstone: the key is used up, what was done is forgotten
 )
 
-// callOpen is the status of a call without an answer. The other statuses are
+// CallOpen is the status of a call without an answer. The other statuses are
 // events.Call….
-const callOpen = "open"
+const CallOpen = "open"
 
 // What is done about an outcome that nobody knows.
 const (
@@ -141,7 +141,7 @@ const (
 	deadAfter     = 1500 * time.Millisecond
 	selfFresh     = 900 * time.Millisecond
 	selfFreshFor  = 2 * time.Second
-	effectLease   = time.Second // an act starts within this after its intent
+	EffectLease   = time.Second // an act starts within this after its intent
 	otherHoldsNak = 500 * time.Millisecond
 )
 

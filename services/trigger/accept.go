@@ -29,7 +29,7 @@ func (s *Service) Accept(ctx context.Context, st Start) (a Accepted, err error) 
 			found, ferr := s.store.Find(ctx, st.Namespace, st.Source, deliveryKey(st.Key))
 			switch {
 			case ferr == nil:
-				return repeat(st, found)
+				return Repeat(st, found)
 			case !errors.Is(ferr, ErrNotFound):
 				return Accepted{}, ferr
 			}
@@ -40,7 +40,7 @@ func (s *Service) Accept(ctx context.Context, st Start) (a Accepted, err error) 
 	case err != nil:
 		return Accepted{}, err
 	case found != nil:
-		return repeat(st, *found)
+		return Repeat(st, *found)
 	}
 	stored, inserted, err := s.store.Insert(ctx, d)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Service) Accept(ctx context.Context, st Start) (a Accepted, err error) 
 	}
 	if !inserted {
 		s.giveBack(ctx, st, d)
-		return repeat(st, stored)
+		return Repeat(st, stored)
 	}
 	if d.Attempt != nil {
 		*st.Attempt = *d.Attempt

@@ -53,9 +53,9 @@ func checkInput(t Target, input json.RawMessage, limit int64) error {
 	return nil
 }
 
-// repeat decides what a request under a known key is: the start that the key
+// Repeat decides what a request under a known key is: the start that the key
 // named before, or another request that took its key.
-func repeat(st Start, found Delivery) (Accepted, error) {
+func Repeat(st Start, found Delivery) (Accepted, error) {
 	if st.Strict && st.Digest != found.Digest {
 		return Accepted{}, Refuse(CodeKeyReused, "%w: the key %.60q started run %s; send the same request, or another key",
 			ErrKeyReused, st.Key, found.RunID)

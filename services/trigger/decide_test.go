@@ -180,13 +180,13 @@ func TestCheckLabels(t *testing.T) {
 func TestRepeat(t *testing.T) {
 	t.Parallel()
 	found := Delivery{ID: "d", RunID: "r", Digest: "sha256:a"}
-	if got, err := repeat(Start{Digest: "sha256:a", Strict: true}, found); err != nil || got != (Accepted{RunID: "r", DeliveryID: "d", Repeat: true}) {
+	if got, err := Repeat(Start{Digest: "sha256:a", Strict: true}, found); err != nil || got != (Accepted{RunID: "r", DeliveryID: "d", Repeat: true}) {
 		t.Errorf("the same request: %+v, %v", got, err)
 	}
-	if _, err := repeat(Start{Digest: "sha256:b", Strict: true}, found); !errors.Is(err, ErrKeyReused) {
+	if _, err := Repeat(Start{Digest: "sha256:b", Strict: true}, found); !errors.Is(err, ErrKeyReused) {
 		t.Errorf("another request under a strict key: %v, want ErrKeyReused", err)
 	}
-	if got, err := repeat(Start{Digest: "sha256:b"}, found); err != nil || got.RunID != "r" {
+	if got, err := Repeat(Start{Digest: "sha256:b"}, found); err != nil || got.RunID != "r" {
 		t.Errorf("a sender's retry with another time in its body: %+v, %v", got, err)
 	}
 }
