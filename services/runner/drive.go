@@ -11,34 +11,39 @@ type Drive int
 const (
 	DriveRest     Drive = iota
 	DriveDrop           // nobody is owed what the claim was for: it goes if its owner is dead
-	DriveAsk            // nobody has the call: a step is to bring it to somebody
-	DriveClaim          // nobody has the call, and this is the step: take it
+	DriveAsk            // a fresh step is to bring the call to somebody
+	DriveClaim          // nobody has the call, and this is the step for it: take it
 	DriveTakeOver       // take it from its owner if that is dead
 )
 
 // DecideDrive says what a message with the given cause has to do about the model
 // call of a run. It is pure. step says that the message is a step, working that
 // this very process makes the call that the claim is for.
+//
+// A call is begun only under a message that is surely still there, because what its
+// worker commits is sent again by that message alone, should the worker die. The
+// claim's own message is, and so is a step for this very row and epoch: nobody has
+// worked with it. Any other may be one with which a process woke, or which was
+// handed out twice, and which another acknowledged long ago.
 func DecideDrive(s *State, c Claim, cause string, step, working bool) Drive {
-	mine := c.Held() && c.Cause == cause
+	mine, fresh := c.Held() && c.Cause == cause, cause == stepID(s.RunID, s.Seq, c.Epoch)
 	switch owes := s.OwesModelCall(); {
 	case !owes && mine && !working:
 		return DriveDrop // paused or ended while a worker was at it
 	case !owes:
 		return DriveRest
-	case !c.Held() && step:
+	case !c.Held() && fresh:
 		return DriveClaim
 	case !c.Held():
-		// Who slept with the message may wake when another has long acknowledged it.
-		// What it commits then nobody sends again, should it die; a step is a message
-		// that stays until then.
 		return DriveAsk
 	case working:
 		return DriveRest
-	case !mine && !step:
-		return DriveRest // the message that the claim belongs to is still there
+	case mine || fresh:
+		return DriveTakeOver
+	case step:
+		return DriveAsk
 	}
-	return DriveTakeOver
+	return DriveRest // the message that the claim belongs to is still there
 }
 
 // OwesStep reports whether a commit leaves a model call that only a step brings to

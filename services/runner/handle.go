@@ -393,7 +393,8 @@ func (s *Service) drive(ctx context.Context, l Loaded, plan *Plan, m events.Rece
 		}
 		return nil, ignore(err, ErrOwnerAlive)
 	case DriveAsk:
-		return nil, s.askStep(ctx, st, l.Claim.Epoch)
+		step := s.inLane(ctx, StepAgain(st, l.Claim.Epoch, m.StreamSeq), st.Started.Ref.Name, st.Started.Priority)
+		return nil, s.bus.Publish(ctx, step)
 	case DriveClaim:
 		return s.claim(ctx, l, plan, m)
 	case DriveTakeOver:
@@ -418,25 +419,19 @@ func (s *Service) working(id events.RunID, c Claim) bool {
 	return c.Worker == s.worker && s.activeEpoch(id) == c.Epoch
 }
 
-// claim takes a free claim if a slot is free, else asks for a step.
+// claim takes a free claim for a step, which has come with a slot.
 func (s *Service) claim(ctx context.Context, l Loaded, plan *Plan, m events.Received) (*claimed, error) {
 	st := l.State
-	if !s.haveSlot(m) {
-		return nil, s.askStep(ctx, st, l.Claim.Epoch)
-	}
 	reserved, err := s.reserve(ctx, st, plan, l.Claim.Epoch+1)
 	if err != nil {
-		s.giveSlot(m)
 		return nil, err
 	}
 	if !reserved.OK {
-		s.giveSlot(m)
 		return nil, s.noRoom(ctx, l, plan, m, reserved)
 	}
 	epoch, err := s.store.Claim(ctx, st.RunID, st.Seq, s.worker, m.ID)
 	if err != nil {
 		s.unreserve(ctx, st, plan, l.Claim.Epoch+1)
-		s.giveSlot(m)
 		return nil, err
 	}
 	s.setActive(st.RunID, epoch)

@@ -357,7 +357,19 @@ func Nudge(s *State, plan *Plan, item string, n int) (events.Message, bool) {
 
 // StepMessage asks for the owed model call of the run at row seq.
 func StepMessage(run events.RunID, namespace string, seq, epoch int64) events.Message {
-	id := fmt.Sprintf("step:%s:%d:%d", run, seq, epoch)
+	id := stepID(run, seq, epoch)
 	return events.Message{Subject: events.RunSubject(run, events.RunStep), MsgID: id, ID: id, Source: source,
 		Type: events.TypeStepRun, About: string(run), Namespace: namespace, Data: json.RawMessage(`{"run_id":"` + string(run) + `"}`)}
+}
+
+// StepAgain asks for the owed model call of a run under a message id that is fresh
+// for each n: that one was asked for before is no proof that it is still to come.
+func StepAgain(s *State, epoch int64, n uint64) events.Message {
+	m := StepMessage(s.RunID, s.Namespace, s.Seq, epoch)
+	m.MsgID = fmt.Sprintf("%s:r%d", m.ID, n)
+	return m
+}
+
+func stepID(run events.RunID, seq, epoch int64) string {
+	return fmt.Sprintf("step:%s:%d:%d", run, seq, epoch)
 }

@@ -245,7 +245,7 @@ func drive(w *World, j *job) {
 		}
 		w.ack(j)
 	case runner.DriveAsk:
-		w.publish(j, []events.Message{stepOf(st, l.Claim.Epoch)}, func(w *World, j *job) { w.ack(j) })
+		w.publish(j, []events.Message{runner.StepAgain(st, l.Claim.Epoch, j.letter.seq)}, func(w *World, j *job) { w.ack(j) })
 	case runner.DriveClaim:
 		epoch, ok := w.runs.claimFree(j.run.id, st.Seq, j.p.name, j.letter.ID)
 		if !ok {

@@ -25,7 +25,7 @@ const (
 // who waits is answered and it must come to rest.
 const (
 	restless = 700
-	forever  = 40_000
+	forever  = 10_000
 )
 
 // World is a deployment and everything around it, in one goroutine and by a clock of
