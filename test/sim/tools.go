@@ -64,7 +64,7 @@ func loadCall(w *World, j *job) {
 		}
 		if w.flaw == ActBeforeIntent && !j.call.begin.Read {
 			j.call.claim = tools.Claim{Epoch: d.From.Epoch + 1, Attempts: d.From.Attempts + 1}
-			j.next("act", act1)
+			j.next("act", askOutside)
 			return
 		}
 		j.next("intent", intent)
@@ -153,13 +153,13 @@ func intent(w *World, j *job) {
 	delete(j.p.own, before)
 	j.call.claim = tools.Claim{Epoch: began.Epoch, AttemptID: b.AttemptID, Worker: j.p.name, Attempts: b.From.Attempts + 1, Doubted: b.Doubted}
 	j.call.until = w.now.Add(b.Lease)
-	j.next("act", act1)
+	j.next("act", askOutside)
 }
 
-// act1 asks the other side, once nothing speaks against it: the beat is fresh, the
+// askOutside asks the other side, once nothing speaks against it: the beat is fresh, the
 // claim is its own and the lease runs. The last look and the act are one step here;
 // services/tools/DESIGN.md says what may be between them.
-func act1(w *World, j *job) {
+func askOutside(w *World, j *job) {
 	b := &j.call.begin
 	if w.flaw != FencedAct && !(w.flaw == ActBeforeIntent && !b.Read) {
 		if j.slept {
