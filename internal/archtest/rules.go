@@ -58,7 +58,7 @@ var rules = map[string]rule{
 	"internal/linetest":    {},
 	"internal/mcptest":     {},
 	"internal/mdtest":      {},
-	"internal/toolfile":    {may: plus(kit, "pkg/"), libs: []string{"github.com/pb33f/libopenapi", "github.com/pb33f/go-yaml"}},
+	"internal/toolfile":    {may: plus(kit, "pkg/"), libs: []string{"go.yaml.in/yaml/v3"}},
 	"internal/blob":        {may: plus(kit, "pkg/", "internal/pg"), libs: []string{pgx}},
 	"internal/follow":      {may: plus(kit, "pkg/events")},
 	"internal/authn":       {may: plus(kit, "pkg/", "internal/pg"), libs: []string{pgx}},

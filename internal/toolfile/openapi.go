@@ -9,9 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pb33f/libopenapi"
-	"github.com/pb33f/libopenapi/datamodel"
-	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
@@ -36,31 +34,37 @@ func FromOpenAPI(text []byte, o OpenAPIOptions) ([]*Document, []Skipped, error) 
 	if len(text) > maxOpenAPIBytes {
 		return nil, nil, fmt.Errorf("the description has %d bytes; at most %d are read", len(text), maxOpenAPIBytes)
 	}
-	doc, err := libopenapi.NewDocumentWithConfiguration(text, &datamodel.DocumentConfiguration{AllowFileReferences: false, AllowRemoteReferences: false})
+	doc, err := readDescription(text)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read OpenAPI description: %w", err)
 	}
-	if !strings.HasPrefix(doc.GetVersion(), "3.") {
-		return nil, nil, fmt.Errorf("the description is of version %.20q; only OpenAPI 3 is read, so convert it first", doc.GetVersion())
+	if !strings.HasPrefix(doc.version, "3.") {
+		return nil, nil, fmt.Errorf("the description is of version %.20q; only OpenAPI 3 is read, so convert it first", doc.version)
 	}
-	model, err := doc.BuildV3Model()
-	if model == nil {
-		return nil, nil, fmt.Errorf("read OpenAPI description: %w", err)
-	}
-	im := importer{options: o, model: &model.Model, schemas: &schemas{root: doc.GetSpecInfo().RootNode, old: strings.HasPrefix(doc.GetVersion(), "3.0")}}
-	if im.model.Paths == nil || im.model.Paths.PathItems == nil {
+	paths := valueOf(doc.root, "paths")
+	if paths == nil || paths.Kind != yaml.MappingNode {
 		return nil, nil, errors.New("the description has no paths")
 	}
+	im := importer{options: o, description: doc, schemas: &schemas{description: doc, old: strings.HasPrefix(doc.version, "3.0")}}
 	var out []*Document
 	var skipped []Skipped
 	seen := map[string]bool{}
-	for path, item := range im.model.Paths.PathItems.FromOldest() {
-		for _, op := range operations(path, item) {
+	for _, p := range pairsOf(paths) {
+		if strings.HasPrefix(p.key, "x-") {
+			continue
+		}
+		item, err := doc.object(p.value, "the path")
+		if err != nil {
+			skipped = append(skipped, Skipped{p.key, err.Error()})
+			continue
+		}
+		for _, op := range im.operations(p.key, item) {
+			id := op.text("operationId")
 			name := Name(op.id())
-			if len(o.Include) > 0 && !slices.Contains(o.Include, op.OperationId) && !slices.Contains(o.Include, name) {
+			if len(o.Include) > 0 && !slices.Contains(o.Include, id) && !slices.Contains(o.Include, name) {
 				continue
 			}
-			seen[op.OperationId], seen[name] = true, true
+			seen[id], seen[name] = true, true
 			d, err := im.document(op, name)
 			if err != nil {
 				skipped = append(skipped, Skipped{op.id(), err.Error()})
@@ -80,44 +84,72 @@ func FromOpenAPI(text []byte, o OpenAPIOptions) ([]*Document, []Skipped, error) 
 
 // operation is one operation and where it stands.
 type operation struct {
-	*v3.Operation
 	method, path string
-	parameters   []*v3.Parameter
+	node, item   *yaml.Node
+	problem      error // why it cannot be read
 }
 
+func (o operation) text(key string) string { return textOf(valueOf(o.node, key)) }
+
 func (o operation) id() string {
-	if o.OperationId != "" {
-		return o.OperationId
+	if id := o.text("operationId"); id != "" {
+		return id
 	}
 	return o.method + " " + o.path
 }
 
-// operations lists a path's operations. What is said of all of them is
-// overridden by an operation's own parameter of the same name and place.
-func operations(path string, item *v3.PathItem) []operation {
+// operations lists a path's operations.
+func (im importer) operations(path string, item *yaml.Node) []operation {
 	var out []operation
-	for _, x := range []struct {
-		method string
-		op     *v3.Operation
-	}{{"GET", item.Get}, {"HEAD", item.Head}, {"PUT", item.Put}, {"POST", item.Post}, {"PATCH", item.Patch}, {"DELETE", item.Delete}} {
-		if x.op == nil {
-			continue
+	for _, method := range []string{"GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"} {
+		if n := valueOf(item, strings.ToLower(method)); n != nil {
+			n, err := im.description.object(n, "the operation")
+			out = append(out, operation{method, path, n, item, err})
 		}
-		o := operation{Operation: x.op, method: x.method, path: path, parameters: slices.Clone(x.op.Parameters)}
-		for _, p := range item.Parameters {
-			if !slices.ContainsFunc(x.op.Parameters, func(own *v3.Parameter) bool { return own.Name == p.Name && own.In == p.In }) {
-				o.parameters = append(o.parameters, p)
-			}
-		}
-		out = append(out, o)
 	}
 	return out
 }
 
+// parameter is one parameter of an operation.
+type parameter struct {
+	name, in, style string
+	description     string
+	required        bool
+	explode, schema *yaml.Node
+}
+
+// parameters lists an operation's parameters. What is said of all operations of
+// its path is overridden by its own parameter of the same name and place.
+func (im importer) parameters(op operation) ([]parameter, error) {
+	var out []parameter
+	for _, from := range []*yaml.Node{op.node, op.item} {
+		list, err := listOf(valueOf(from, "parameters"), "parameters")
+		if err != nil {
+			return nil, err
+		}
+		own := len(out)
+		for i, n := range list {
+			what := fmt.Sprintf("parameter %d", i+1)
+			if n, err = im.description.object(n, what); err != nil {
+				return nil, err
+			}
+			p := parameter{name: textOf(valueOf(n, "name")), in: textOf(valueOf(n, "in")), style: textOf(valueOf(n, "style")), description: textOf(valueOf(n, "description")),
+				required: isTrue(valueOf(n, "required")), explode: valueOf(n, "explode"), schema: valueOf(n, "schema")}
+			if p.name == "" || p.in == "" {
+				return nil, fmt.Errorf("%s does not say its name and where it is sent", what)
+			}
+			if !slices.ContainsFunc(out[:own], func(o parameter) bool { return o.name == p.name && o.in == p.in }) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out, nil
+}
+
 type importer struct {
-	options OpenAPIOptions
-	model   *v3.Document
-	schemas *schemas
+	options     OpenAPIOptions
+	description *description
+	schemas     *schemas
 }
 
 var effects = map[string]string{
@@ -137,7 +169,17 @@ type request struct {
 
 func (im importer) document(op operation, name string) (*Document, error) {
 	d := &Document{Name: name}
+	if op.problem != nil {
+		return nil, op.problem
+	}
 	server, err := im.server(op)
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(op.path, "/") {
+		return nil, fmt.Errorf("its path %.100q does not begin with /", op.path)
+	}
+	parameters, err := im.parameters(op)
 	if err != nil {
 		return nil, err
 	}
@@ -145,23 +187,23 @@ func (im importer) document(op operation, name string) (*Document, error) {
 	in := im.schemas.input()
 	path := op.path
 	places := map[string]string{}
-	for _, p := range op.parameters {
+	for _, p := range parameters {
 		arg, err := in.add(p)
 		if err != nil {
 			return nil, err
 		}
 		if arg == "" {
-			d.Comments = append(d.Comments, fmt.Sprintf("The %s parameter %s is optional and left out.", p.In, p.Name))
+			d.Comments = append(d.Comments, fmt.Sprintf("The %s parameter %s is optional and left out.", p.in, p.name))
 			continue
 		}
 		value := "${args" + member(arg) + "}"
-		switch p.In {
+		switch p.in {
 		case "path":
-			places["{"+p.Name+"}"] = value
+			places["{"+p.name+"}"] = value
 		case "query":
-			r.Query[p.Name] = queryValue(p, value)
+			r.Query[p.name] = queryValue(p, value)
 		case "header":
-			r.Headers[p.Name] = value
+			r.Headers[p.name] = value
 		}
 	}
 	if r.URL, err = fill(server, path, places); err != nil {
@@ -175,14 +217,14 @@ func (im importer) document(op operation, name string) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	if op.Deprecated != nil && *op.Deprecated {
+	if isTrue(valueOf(op.node, "deprecated")) {
 		d.Comments = append(d.Comments, "The API calls this operation deprecated.")
 	}
 	return d, d.setAll("description", describe(op), "input", input, "effect", effects[op.method], "http", r)
 }
 
 func describe(op operation) string {
-	parts := slices.DeleteFunc([]string{strings.TrimSpace(op.Summary), strings.TrimSpace(op.Description)}, func(s string) bool { return s == "" })
+	parts := slices.DeleteFunc([]string{strings.TrimSpace(op.text("summary")), strings.TrimSpace(op.text("description"))}, func(s string) bool { return s == "" })
 	if len(parts) == 0 {
 		return op.method + " " + op.path
 	}
@@ -193,16 +235,23 @@ func describe(op operation) string {
 func (im importer) server(op operation) (string, error) {
 	address := im.options.Server
 	if address == "" {
-		list := op.Servers
-		if len(list) == 0 {
-			list = im.model.Servers
+		var server *yaml.Node
+		for _, from := range []*yaml.Node{op.node, op.item, im.description.root} {
+			list, err := listOf(valueOf(from, "servers"), "servers")
+			if err != nil {
+				return "", err
+			}
+			if len(list) > 0 {
+				server = list[0]
+				break
+			}
 		}
-		if len(list) == 0 {
+		if server == nil {
 			return "", errors.New("the description names no server; say where the API is with --api URL")
 		}
-		address = list[0].URL
-		for name, v := range list[0].Variables.FromOldest() {
-			address = strings.ReplaceAll(address, "{"+name+"}", v.Default)
+		address = textOf(valueOf(server, "url"))
+		for _, v := range pairsOf(valueOf(server, "variables")) {
+			address = strings.ReplaceAll(address, "{"+v.key+"}", textOf(valueOf(v.value, "default")))
 		}
 	}
 	if strings.HasPrefix(address, "${env.") {
@@ -247,14 +296,14 @@ func member(name string) string {
 	return "[" + fmt.Sprintf("%q", name) + "]"
 }
 
-func queryValue(p *v3.Parameter, value string) any {
-	style := p.Style
+func queryValue(p parameter, value string) any {
+	style := p.style
 	if style == "" {
 		style = spec.StyleForm
 	}
 	explode := style == spec.StyleForm || style == spec.StyleDeep
-	if p.Explode != nil {
-		explode = *p.Explode
+	if p.explode != nil {
+		explode = isTrue(p.explode)
 	}
 	if style == spec.StyleForm && explode {
 		return value
@@ -270,7 +319,11 @@ func queryValue(p *v3.Parameter, value string) any {
 func (im importer) body(op operation, r *request, in *input) error {
 	none := ""
 	takes := op.method == "POST" || op.method == "PUT" || op.method == "PATCH"
-	if op.RequestBody == nil {
+	wanted, err := im.description.object(valueOf(op.node, "requestBody"), "its body")
+	if err != nil {
+		return err
+	}
+	if wanted == nil {
 		if takes {
 			r.Body = &none
 		}
@@ -280,13 +333,14 @@ func (im importer) body(op operation, r *request, in *input) error {
 		return fmt.Errorf("a %s request with a body cannot be sent", op.method)
 	}
 	var found []string
-	for kind, media := range op.RequestBody.Content.FromOldest() {
+	for _, p := range pairsOf(valueOf(wanted, "content")) {
+		kind := p.key
 		base := strings.ToLower(strings.TrimSpace(strings.Split(kind, ";")[0]))
 		if base != "application/json" && !strings.HasSuffix(base, "+json") {
 			found = append(found, kind)
 			continue
 		}
-		arg, err := in.addBody(media.Schema, op.RequestBody.Description)
+		arg, err := in.addBody(valueOf(p.value, "schema"), textOf(valueOf(wanted, "description")))
 		if err != nil {
 			return err
 		}
@@ -301,16 +355,18 @@ func (im importer) body(op operation, r *request, in *input) error {
 // security adds what the operation's first requirement wants, as references to
 // secrets that the operator has to set.
 func (im importer) security(op operation, r *request, d *Document) {
-	list := op.Security
-	if op.Operation.Security == nil {
-		list = im.model.Security
+	list := valueOf(op.node, "security")
+	if list == nil {
+		list = valueOf(im.description.root, "security")
 	}
-	if len(list) == 0 || im.model.Components == nil || list[0].Requirements == nil {
+	if list == nil || list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
 		return
 	}
-	for name := range list[0].Requirements.FromOldest() {
-		s := im.model.Components.SecuritySchemes.GetOrZero(name)
-		if s == nil {
+	defined := valueOf(valueOf(im.description.root, "components"), "securitySchemes")
+	for _, p := range pairsOf(list.Content[0]) {
+		name := p.key
+		s, err := im.description.object(valueOf(defined, name), "security scheme "+name)
+		if err != nil || s == nil {
 			continue
 		}
 		secret := strings.ReplaceAll(Name(name), "-", "_")
@@ -320,13 +376,14 @@ func (im importer) security(op operation, r *request, d *Document) {
 		env := "HOLDFAST_SECRET_" + strings.ToUpper(secret)
 		value, what := "${secret."+secret+"}", ""
 		header := "Authorization"
+		kind, in := textOf(valueOf(s, "type")), textOf(valueOf(s, "in"))
 		switch {
-		case s.Type == "apiKey" && s.In == "header":
-			header, what = s.Name, "the API key"
-		case s.Type == "apiKey":
-			d.Comments = append(d.Comments, fmt.Sprintf("The API wants a key in the %s parameter %s, where it would end up in logs; it is left out.", s.In, s.Name))
+		case kind == "apiKey" && in == "header":
+			header, what = textOf(valueOf(s, "name")), "the API key"
+		case kind == "apiKey":
+			d.Comments = append(d.Comments, fmt.Sprintf("The API wants a key in the %s parameter %s, where it would end up in logs; it is left out.", in, textOf(valueOf(s, "name"))))
 			continue
-		case s.Type == "http" && strings.EqualFold(s.Scheme, "basic"):
+		case kind == "http" && strings.EqualFold(textOf(valueOf(s, "scheme")), "basic"):
 			value, what = "Basic "+value, "base64 of user:password"
 		default:
 			value, what = "Bearer "+value, "the bearer token"
@@ -345,7 +402,10 @@ type input struct {
 	defs       map[string]bool // pointers into the description
 }
 
-func (s *schemas) input() *input { return &input{schemas: s, defs: map[string]bool{}} }
+func (s *schemas) input() *input {
+	s.values = 0
+	return &input{schemas: s, defs: map[string]bool{}}
+}
 
 func (in *input) free(name, prefix string) string {
 	for slices.ContainsFunc(in.properties, func(f field) bool { return f.key == name }) {
@@ -355,9 +415,9 @@ func (in *input) free(name, prefix string) string {
 }
 
 // add adds a parameter and returns its argument's name; "" when it is left out.
-func (in *input) add(p *v3.Parameter) (string, error) {
-	required := p.Required != nil && *p.Required || p.In == "path"
-	switch p.In {
+func (in *input) add(p parameter) (string, error) {
+	required := p.required || p.in == "path"
+	switch p.in {
 	case "path", "query":
 	case "header":
 		if !required {
@@ -367,20 +427,20 @@ func (in *input) add(p *v3.Parameter) (string, error) {
 		if !required {
 			return "", nil
 		}
-		return "", fmt.Errorf("the %s parameter %s cannot be sent", p.In, p.Name)
+		return "", fmt.Errorf("the %s parameter %s cannot be sent", p.in, p.name)
 	}
-	if p.Schema == nil {
-		return "", fmt.Errorf("the parameter %s has no schema", p.Name)
+	if p.schema == nil {
+		return "", fmt.Errorf("the parameter %s has no schema", p.name)
 	}
-	schema, err := in.schemas.of(p.Schema, in.defs)
+	schema, err := in.schemas.of(p.schema, in.defs)
 	if err != nil {
-		return "", fmt.Errorf("parameter %s: %w", p.Name, err)
+		return "", fmt.Errorf("parameter %s: %w", p.name, err)
 	}
-	if p.In != "query" && schema.isList() {
-		return "", fmt.Errorf("the %s parameter %s is a list or an object, which cannot be sent there", p.In, p.Name)
+	if p.in != "query" && schema.isList() {
+		return "", fmt.Errorf("the %s parameter %s is a list or an object, which cannot be sent there", p.in, p.name)
 	}
-	name := in.free(p.Name, p.In)
-	in.properties = append(in.properties, field{name, schema.described(p.Description)})
+	name := in.free(p.name, p.in)
+	in.properties = append(in.properties, field{name, schema.described(p.description)})
 	if required {
 		in.required = append(in.required, name)
 	}

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/pb33f/go-yaml"
-	"github.com/pb33f/libopenapi/datamodel/high/base"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
@@ -20,9 +18,13 @@ import (
 // schemas turns schemas of a description into JSON Schema that stands alone.
 // They are read from the description's own text, so numbers keep their digits.
 type schemas struct {
-	root *yaml.Node
-	old  bool // 3.0: nullable, exclusiveMinimum: true
+	description *description
+	old         bool // 3.0: nullable, exclusiveMinimum: true
+	values      int  // converted for one operation
 }
+
+// maxSchemaValues is more than a Tool document takes.
+const maxSchemaValues = 100_000
 
 // maxSchemaDepth stops at what no person wrote.
 const maxSchemaDepth = 100
@@ -50,30 +52,24 @@ func (s schema) described(text string) json.RawMessage {
 	return object(append(pairs, field{"description", raw}))
 }
 
-func (s *schemas) of(p *base.SchemaProxy, defs map[string]bool) (schema, error) {
-	if p.IsReference() {
-		key, err := s.refer(p.GetReference(), defs)
+// of converts a part's schema. What stands beside a reference is left out.
+func (s *schemas) of(n *yaml.Node, defs map[string]bool) (schema, error) {
+	if ref := valueOf(n, "$ref"); ref != nil {
+		key, err := s.refer(textOf(ref), defs)
 		if err != nil {
 			return schema{}, err
 		}
 		return schema{json.RawMessage(`{"$ref":` + quotedJSON("#/$defs/"+key) + `}`)}, nil
 	}
-	node := p.GetValueNode()
-	if low := p.GoLow(); node == nil && low != nil {
-		node = low.GetValueNode()
-	}
-	if node == nil {
-		return schema{}, errors.New("its schema cannot be read")
-	}
-	raw, err := s.convert(node, defs, true, 0)
+	raw, err := s.convert(n, defs, true, 0)
 	return schema{raw}, err
 }
 
-func (in *input) addBody(p *base.SchemaProxy, description string) (string, error) {
+func (in *input) addBody(n *yaml.Node, description string) (string, error) {
 	body := schema{json.RawMessage(`{}`)}
-	if p != nil {
+	if n != nil {
 		var err error
-		if body, err = in.schemas.of(p, in.defs); err != nil {
+		if body, err = in.schemas.of(n, in.defs); err != nil {
 			return "", fmt.Errorf("body: %w", err)
 		}
 	}
@@ -87,9 +83,9 @@ var unsafeInPointer = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
 // refer notes a definition and returns its key below $defs.
 func (s *schemas) refer(ref string, defs map[string]bool) (string, error) {
-	pointer, ok := strings.CutPrefix(ref, "#/")
-	if !ok {
-		return "", fmt.Errorf("it refers to %.100q, and other files are not read", ref)
+	pointer, err := pointerOf(ref)
+	if err != nil {
+		return "", err
 	}
 	defs[pointer] = true
 	return key(pointer), nil
@@ -124,7 +120,7 @@ func (s *schemas) definitions(defs map[string]bool) ([]field, error) {
 				return nil, fmt.Errorf("two definitions would be called %s", k)
 			}
 			done[pointer] = k
-			node, err := s.find(pointer)
+			node, err := s.description.find(pointer)
 			if err != nil {
 				return nil, err
 			}
@@ -140,46 +136,6 @@ func (s *schemas) definitions(defs map[string]bool) ([]field, error) {
 	}
 }
 
-// find follows a JSON pointer without its leading "#/".
-func (s *schemas) find(pointer string) (*yaml.Node, error) {
-	n := s.root
-	if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
-		n = n.Content[0]
-	}
-	for part := range strings.SplitSeq(pointer, "/") {
-		if plain, err := url.PathUnescape(part); err == nil {
-			part = plain
-		}
-		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
-		if n = valueOf(deref(n), part); n == nil {
-			return nil, fmt.Errorf("it refers to %.100q, which is not there", "#/"+pointer)
-		}
-	}
-	return n, nil
-}
-
-func deref(n *yaml.Node) *yaml.Node {
-	for range maxSchemaDepth {
-		if n == nil || n.Kind != yaml.AliasNode {
-			return n
-		}
-		n = n.Alias
-	}
-	return n
-}
-
-func valueOf(n *yaml.Node, key string) *yaml.Node {
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
-		}
-	}
-	return nil
-}
-
 // notSchema are members of OpenAPI's schemas that JSON Schema does not have, or
 // that are of no use to a model.
 var notSchema = []string{"nullable", "discriminator", "xml", "externalDocs", "example"}
@@ -189,6 +145,9 @@ var notSchema = []string{"nullable", "discriminator", "xml", "externalDocs", "ex
 func (s *schemas) convert(n *yaml.Node, defs map[string]bool, inSchema bool, depth int) (json.RawMessage, error) {
 	if n = deref(n); n == nil || depth > maxSchemaDepth {
 		return nil, errors.New("its schema is nested too deep")
+	}
+	if s.values++; s.values > maxSchemaValues {
+		return nil, fmt.Errorf("its schemas have more than %d values, aliases counted as often as they are used", maxSchemaValues)
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -220,8 +179,8 @@ var named = map[string]bool{"properties": true, "patternProperties": true, "$def
 
 func (s *schemas) convertMap(n *yaml.Node, defs map[string]bool, inSchema bool, depth int) (json.RawMessage, error) {
 	var out []field
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := n.Content[i].Value, n.Content[i+1]
+	for _, p := range pairsOf(n) {
+		k, v := p.key, p.value
 		if !inSchema {
 			raw, err := s.convert(v, defs, false, depth+1)
 			if err != nil {
@@ -234,7 +193,7 @@ func (s *schemas) convertMap(n *yaml.Node, defs map[string]bool, inSchema bool, 
 		case slices.Contains(notSchema, k) || strings.HasPrefix(k, "x-"):
 			continue
 		case k == "$ref":
-			key, err := s.refer(deref(v).Value, defs)
+			key, err := s.refer(textOf(v), defs)
 			if err != nil {
 				return nil, err
 			}
@@ -243,14 +202,14 @@ func (s *schemas) convertMap(n *yaml.Node, defs map[string]bool, inSchema bool, 
 				return object(out[len(out)-1:]), nil // beside it, 3.0 ignores everything
 			}
 			continue
-		case named[k] && deref(v) != nil && deref(v).Kind == yaml.MappingNode:
+		case named[k] && v.Kind == yaml.MappingNode:
 			var inner []field
-			for j := 0; j+1 < len(deref(v).Content); j += 2 {
-				raw, err := s.convert(deref(v).Content[j+1], defs, true, depth+1)
+			for _, p := range pairsOf(v) {
+				raw, err := s.convert(p.value, defs, true, depth+1)
 				if err != nil {
 					return nil, err
 				}
-				inner = append(inner, field{deref(v).Content[j].Value, raw})
+				inner = append(inner, field{p.key, raw})
 			}
 			out = append(out, field{k, object(inner)})
 			continue
@@ -262,13 +221,13 @@ func (s *schemas) convertMap(n *yaml.Node, defs map[string]bool, inSchema bool, 
 		out = append(out, field{k, raw})
 	}
 	if inSchema && s.old {
-		out = modern(out, deref(valueOf(n, "nullable")))
+		out = modern(out, isTrue(valueOf(n, "nullable")))
 	}
 	return object(out), nil
 }
 
 // modern rewrites what 3.0 says in other words than JSON Schema.
-func modern(fields []field, nullable *yaml.Node) []field {
+func modern(fields []field, nullable bool) []field {
 	at := func(key string) int { return slices.IndexFunc(fields, func(f field) bool { return f.key == key }) }
 	for bound, exclusive := range map[string]string{"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"} {
 		i := at(exclusive)
@@ -283,7 +242,7 @@ func modern(fields []field, nullable *yaml.Node) []field {
 			fields = slices.Delete(fields, i, i+1)
 		}
 	}
-	if nullable == nil || nullable.Value != "true" {
+	if !nullable {
 		return fields
 	}
 	if i := at("type"); i >= 0 && len(fields[i].value) > 0 && fields[i].value[0] == '"' {
