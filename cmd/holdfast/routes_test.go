@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/web"
 )
 
 // TestRoles sends every route of every service a request as each role. It
@@ -203,6 +204,10 @@ func TestEdge_ServiceAway(t *testing.T) {
 	}
 	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || !strings.Contains(problem.Detail, "trigger") {
 		t.Errorf("%s, Retry-After %q, %+v; want 503 that names the service", resp.Status, resp.Header.Get("Retry-After"), problem)
+	}
+	if page := ask(t, srv.URL, "", forBrowsers, door.Route{Method: http.MethodGet, Pattern: "/ui/triggers"}); page.status != http.StatusServiceUnavailable ||
+		page.header.Get("Retry-After") == "" || page.header.Get("Content-Security-Policy") != web.CSP || page.header.Get("X-Frame-Options") != "DENY" || !strings.Contains(page.body, "the service trigger is not answering") {
+		t.Errorf("people get %d %v %s", page.status, page.header, page.body)
 	}
 	if got := send(t, http.MethodGet, srv.URL+"/v1/approvals", "").Header.Get("X-Service"); got != "approvals" {
 		t.Errorf("approvals is answered by %q while trigger is away", got)

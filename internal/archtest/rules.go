@@ -65,7 +65,7 @@ var rules = map[string]rule{
 	"internal/audit":       {may: plus(kit, "internal/door", "internal/pg"), libs: []string{pgx}},
 	"internal/oidc":        {may: plus(kit, "internal/authn"), libs: []string{"github.com/coreos/go-oidc/v3/oidc", "golang.org/x/oauth2"}},
 	"internal/oidctest":    {libs: []string{"github.com/go-jose/go-jose/v4"}},
-	"internal/door":        {may: plus(kit, "pkg/", "internal/authn", "internal/pg"), libs: []string{huma, uuid, otel, otelHTTP, pgx + "/pgconn"}},
+	"internal/door":        {may: plus(kit, "pkg/", "internal/authn", "internal/pg", "web"), libs: []string{huma, uuid, otel, otelHTTP, pgx + "/pgconn"}},
 	"internal/catalog":     {may: plus(kit, "pkg/", "internal/pg", "internal/bus"), libs: []string{pgx}},
 	"internal/egress":      {may: plus(kit, "pkg/")},
 	"internal/stdwebhooks": {},

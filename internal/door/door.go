@@ -44,7 +44,7 @@ type Config struct {
 	// MaxBody is the largest body in bytes that is read; 0 is 1 MiB. An
 	// operation's MaxBodyBytes overrides it.
 	MaxBody int64
-	// Timeout bounds one operation registered with Register; 0 is 25 s. Raw
+	// Timeout bounds one operation registered with Register, and a page; 0 is 25 s. Raw
 	// routes have none.
 	Timeout time.Duration
 	// BodyTimeout bounds reading a request's body; 0 is 15 s. Each 128 KiB that
@@ -75,6 +75,8 @@ type Route struct {
 	Pattern string // of net/http.ServeMux, without the method
 	Role    authn.Role
 	Work    bool // see Work
+
+	timed bool // it has the time of an operation
 }
 
 // Door serves the routes of one service. Register and Raw belong before the
@@ -184,11 +186,15 @@ func Register[I, O any](d *Door, op huma.Operation, need authn.Role, h func(cont
 // net/http.ServeMux with a method: "GET /ui/runs/{id}". The door checks
 // role, origin and body limit; the handler answers errors with Fail.
 func (d *Door) Raw(pattern string, need authn.Role, h http.Handler) {
-	method, path, ok := strings.Cut(pattern, " ")
-	if !ok {
+	d.raw(pattern, Route{Role: need}, h)
+}
+
+func (d *Door) raw(pattern string, route Route, h http.Handler) {
+	var ok bool
+	if route.Method, route.Pattern, ok = strings.Cut(pattern, " "); !ok {
 		panic(fmt.Sprintf("door: pattern %q has no method", pattern))
 	}
-	d.handle(Route{Method: method, Pattern: path, Role: need}, "", d.cfg.MaxBody, h)
+	d.handle(route, "", d.cfg.MaxBody, h)
 }
 
 // handle adds a route; operation is its id, empty for a page.

@@ -124,6 +124,8 @@ func (d *Door) guard(route Route, action string, maxBody int64, h http.Handler) 
 				Fail(w, r, err)
 				return
 			}
+			r = r.WithContext(authn.NewContext(r.Context(), p))
+			who = p
 			if !p.Role.Allows(need) {
 				if audits {
 					d.refusedAct(r, p, route, action)
@@ -132,12 +134,15 @@ func (d *Door) guard(route Route, action string, maxBody int64, h http.Handler) 
 					fmt.Sprintf("%s has the role %s; this needs %s", p.Name, p.Role, need)))
 				return
 			}
-			r = r.WithContext(authn.NewContext(r.Context(), p))
-			who = p
 		}
 		if err := d.limitBody(w, r, maxBody); err != nil {
 			Fail(w, r, err)
 			return
+		}
+		if route.timed {
+			ctx, cancel := context.WithTimeout(r.Context(), d.cfg.Timeout)
+			defer cancel()
+			r = r.WithContext(ctx) // here, since the audit reads the form that a handler has read
 		}
 		if audits {
 			d.audited(w, r, who, route, action, h)
@@ -215,13 +220,15 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 // Fail answers a raw route's request with the problem that err is, and logs
-// what went wrong on our side.
+// what went wrong on our side. At the path of a page, who takes HTML gets a page with
+// the problem's words; everybody else gets the document.
 func Fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := From(err)
-	if d, ok := r.Context().Value(doorKey{}).(*Door); ok {
+	d, ok := r.Context().Value(doorKey{}).(*Door)
+	if ok {
 		p = d.report(r.Context(), err)
 	}
-	p.write(w)
+	d.answer(w, r, p)
 }
 
 // report turns err into the problem to answer with and logs it once.
@@ -248,11 +255,16 @@ func (d *Door) recovered(w *recorder, r *http.Request, v any) {
 	}
 	p := Error(http.StatusInternalServerError, CodeInternal, "something went wrong here; the log has the request id")
 	p.RequestID = RequestID(r.Context())
-	p.write(w)
+	d.answer(w, r, p)
 }
 
 // noRoute answers what the mux does not know: 404, 405, or its own redirect.
 func (d *Door) noRoute(w http.ResponseWriter, r *http.Request) {
+	if readByPeople(r) { // its page has the menu for who is signed in
+		if who, err := d.authenticate(r); err == nil {
+			r = r.WithContext(authn.NewContext(r.Context(), who))
+		}
+	}
 	probe := &recorder{ResponseWriter: discard{header: http.Header{}}}
 	d.mux.ServeHTTP(probe, r)
 	switch probe.status {

@@ -51,13 +51,14 @@ type doneView struct {
 }
 
 // inbox answers GET /ui/approvals.
-func (p pages) inbox(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (p pages) inbox(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	return p.showInbox(w, r, who, http.StatusOK, inboxPage{})
 }
 
 func (p pages) showInbox(w http.ResponseWriter, r *http.Request, who authn.Principal, status int, data inboxPage) error {
 	q := r.URL.Query()
-	data.Frame, data.By, data.Group, data.Deferred = frameOf(who, "Approvals"), q.Get("by"), q.Get("group"), q.Get("deferred") != ""
+	data.Frame, data.By, data.Group, data.Deferred = door.FrameOf(r, "Approvals"), q.Get("by"), q.Get("group"), q.Get("deferred") != ""
 	var err error
 	switch {
 	case data.Deferred:
@@ -219,7 +220,8 @@ func groupTitle(g approvals.Group) string {
 
 // decideTicked answers POST /ui/approvals: each of what was ticked is decided by itself,
 // with the digest that was shown.
-func (p pages) decideTicked(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (p pages) decideTicked(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	if _, err := door.Form(r); err != nil {
 		return err
 	}

@@ -67,7 +67,8 @@ func (p pages) find(r *http.Request, who authn.Principal) (approvals.Request, er
 }
 
 // one answers GET /ui/approvals/{id}; it changes nothing but the record of who read.
-func (p pages) one(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (p pages) one(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	q, err := p.find(r, who)
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func (p pages) showOne(w http.ResponseWriter, r *http.Request, who authn.Princip
 	seen := q.SeenBy(personOf(who))
 	p.service.Shown(r.Context(), who.Name, approvals.DoorPage, seen)
 	data.Item = itemOf(q, who)
-	data.Frame = frameOf(who, data.Item.Title)
+	data.Frame = door.FrameOf(r, data.Item.Title)
 	data.Kind, data.State, data.Tool, data.Agent = q.Kind, q.State, approvals.Visible(q.Tool, 200), approvals.Visible(q.Agent, 200)
 	data.Requester, data.Open = approvals.Visible(q.Requester, 200), !q.Ended()
 	if q.Ended() {
@@ -110,7 +111,8 @@ func (p pages) showOne(w http.ResponseWriter, r *http.Request, who authn.Princip
 
 // decideOne answers POST /ui/approvals/{id}: a decision, the preview of a change, or a
 // deferral.
-func (p pages) decideOne(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (p pages) decideOne(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	q, err := p.find(r, who)
 	if err != nil {
 		return err

@@ -1,14 +1,12 @@
 package httpapi
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/approvals"
-	"github.com/holdfast-run/holdfast/web"
 )
 
 // pages serves the inbox of the console and the page of one request. Both work without
@@ -19,22 +17,10 @@ const pagesPath = "/ui/approvals"
 
 func registerPages(d *door.Door, a api) {
 	p := pages{a}
-	page := func(h func(http.ResponseWriter, *http.Request, authn.Principal) error) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			who, _ := authn.FromContext(r.Context())
-			if err := h(w, r, who); err != nil {
-				door.Fail(w, r, err)
-			}
-		})
-	}
-	d.Raw("GET "+pagesPath, authn.Viewer, page(p.inbox))
-	d.Raw("POST "+pagesPath, authn.Approver, page(p.decideTicked))
-	d.Raw("GET "+pagesPath+"/{id}", authn.Viewer, page(p.one))
-	d.Raw("POST "+pagesPath+"/{id}", authn.Approver, page(p.decideOne))
-}
-
-func frameOf(who authn.Principal, title string) web.Frame {
-	return web.Frame{Title: title, Namespace: who.Namespace, Name: who.Name, Role: who.Role.String(), Here: "approvals", At: time.Now().UTC()}
+	d.Page("GET "+pagesPath, authn.Viewer, p.inbox)
+	d.Page("POST "+pagesPath, authn.Approver, p.decideTicked)
+	d.Page("GET "+pagesPath+"/{id}", authn.Viewer, p.one)
+	d.Page("POST "+pagesPath+"/{id}", authn.Approver, p.decideOne)
 }
 
 // itemView is one request as its reader sees it.

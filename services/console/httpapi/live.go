@@ -24,7 +24,11 @@ const (
 )
 
 func (a *api) live() {
-	a.door.Raw("GET /ui/live", authn.Viewer, page(a.livePage))
+	a.door.Raw("GET /ui/live", authn.Viewer, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.livePage(w, r); err != nil {
+			door.Fail(w, r, err)
+		}
+	}))
 	a.door.Raw("GET /ui/live.js", door.Public, static("text/javascript; charset=utf-8", web.Script()))
 	a.eventsPages()
 }

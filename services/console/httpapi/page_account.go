@@ -17,9 +17,9 @@ const AccountPath = "/ui/account"
 const pageSessions = 200
 
 func (a *api) accountPages() {
-	a.door.Raw("GET "+AccountPath, authn.Viewer, page(a.accountPage))
-	a.door.Raw("POST "+AccountPath+"/turn", authn.Viewer, page(a.turnForm))
-	a.door.Raw("POST "+AccountPath+"/sessions/{id}/revoke", authn.Viewer, page(a.revokeForm))
+	a.door.Page("GET "+AccountPath, authn.Viewer, a.accountPage)
+	a.door.Page("POST "+AccountPath+"/turn", authn.Viewer, a.turnForm)
+	a.door.Page("POST "+AccountPath+"/sessions/{id}/revoke", authn.Viewer, a.revokeForm)
 }
 
 type accountPage struct {
@@ -35,7 +35,7 @@ type accountPage struct {
 
 func (a *api) accountPage(w http.ResponseWriter, r *http.Request) error {
 	p, _ := authn.FromContext(r.Context())
-	data := accountPage{frame: frameOf(r, "Your account", "account"), Admin: p.Role == authn.Admin, Operator: p.Role.Allows(authn.Operator), Groups: p.Groups}
+	data := accountPage{frame: door.FrameOf(r, "Your account"), Admin: p.Role == authn.Admin, Operator: p.Role.Allows(authn.Operator), Groups: p.Groups}
 	switch r.URL.Query().Get("done") {
 	case "turned":
 		data.Notice = "You are " + p.Role.String() + " in " + p.Namespace + " now."

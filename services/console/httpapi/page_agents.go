@@ -37,9 +37,9 @@ func titleOf(kind string) string {
 }
 
 func (a *api) agentPages() {
-	a.door.Raw("GET "+agentsPath, authn.Viewer, page(a.agentsPage))
-	a.door.Raw("GET "+definitionsPath+"/{kind}/{name}", authn.Viewer, page(a.definitionPage))
-	a.door.Raw("GET "+definitionsPath+"/{kind}/{name}/diff", authn.Viewer, page(a.diffPage))
+	a.door.Page("GET "+agentsPath, authn.Viewer, a.agentsPage)
+	a.door.Page("GET "+definitionsPath+"/{kind}/{name}", authn.Viewer, a.definitionPage)
+	a.door.Page("GET "+definitionsPath+"/{kind}/{name}/diff", authn.Viewer, a.diffPage)
 }
 
 type kindTab struct {
@@ -78,7 +78,7 @@ func (a *api) agentsPage(w http.ResponseWriter, r *http.Request) error {
 		return door.Error(http.StatusUnprocessableEntity, door.CodeInvalidInput, "query.kind: there is no such kind; see "+agentsPath)
 	}
 	p, _ := authn.FromContext(r.Context())
-	data := agentsPage{frame: frameOf(r, "Agents and flows", "agents"), Kind: kind, What: titleOf(kind),
+	data := agentsPage{frame: door.FrameOf(r, "Agents and flows"), Kind: kind, What: titleOf(kind),
 		Runs: kind == spec.KindAgent || kind == spec.KindFlow, MayStart: p.Role.Allows(authn.Operator)}
 	counts, err := a.console.KindCounts(r.Context(), p.Namespace)
 	if err != nil {
@@ -217,7 +217,7 @@ func (a *api) definitionPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return problem(err, "such version of %s %q", name.Kind, name.Name)
 	}
-	data := definitionPage{frame: frameOf(r, name.Name, "agents"), Kind: name.Kind, Kinds: titleOf(name.Kind), Name: name.Name, Current: v.Current, RunsLooked: console.RunsByVersion,
+	data := definitionPage{frame: door.FrameOf(r, name.Name), Kind: name.Kind, Kinds: titleOf(name.Kind), Name: name.Name, Current: v.Current, RunsLooked: console.RunsByVersion,
 		Versions: versionRows(all, v), Body: pretty(body), MayStart: p.Role.Allows(authn.Operator) && (name.Kind == spec.KindAgent || name.Kind == spec.KindFlow)}
 	for _, row := range data.Versions {
 		if row.Shown {
@@ -278,7 +278,7 @@ func (a *api) diffPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return problem(err, "such version of %s %q", name.Kind, name.Name)
 	}
-	data := diffPage{frame: frameOf(r, name.Name+": what changed", "agents"), Kind: name.Kind, Name: name.Name, More: c.More,
+	data := diffPage{frame: door.FrameOf(r, name.Name+": what changed"), Kind: name.Kind, Name: name.Name, More: c.More,
 		Versions: versionRows(all, console.Version{}), From: versionRows([]console.Version{c.From}, c.From)[0], To: versionRows([]console.Version{c.To}, c.To)[0]}
 	for _, x := range c.Changes {
 		data.Changes = append(data.Changes, differRow{x.Path, x.Op, x.Lines()})

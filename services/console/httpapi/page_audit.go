@@ -19,7 +19,7 @@ const AuditPath = "/ui/audit"
 const pageActs = 50
 
 func (a *api) auditPages() {
-	a.door.Raw("GET "+AuditPath, authn.Operator, page(a.auditPage))
+	a.door.Page("GET "+AuditPath, authn.Operator, a.auditPage)
 }
 
 type auditPage struct {
@@ -33,7 +33,7 @@ type auditPage struct {
 
 func (a *api) auditPage(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	data := auditPage{frame: frameOf(r, "Audit", "system"), Actor: q.Get("actor"), Action: q.Get("action"), Target: q.Get("target"), Door: q.Get("door"), Outcome: q.Get("outcome"), Since: q.Get("since"),
+	data := auditPage{frame: door.FrameOf(r, "Audit"), Actor: q.Get("actor"), Action: q.Get("action"), Target: q.Get("target"), Door: q.Get("door"), Outcome: q.Get("outcome"), Since: q.Get("since"),
 		Doors: []string{door.FromPage, door.FromClient, door.FromAPI, "link", "slack"}, Outcomes: console.Outcomes()}
 	in := listActsInput{PageInput: door.PageInput{Limit: pageActs, Cursor: q.Get("cursor")}, Actor: data.Actor, Action: data.Action, Target: data.Target, Door: data.Door, Outcome: data.Outcome}
 	status := http.StatusOK

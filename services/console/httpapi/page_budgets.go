@@ -22,8 +22,8 @@ const (
 )
 
 func (a *api) budgetPages() {
-	a.door.Raw("GET "+budgetsPath, authn.Viewer, page(a.budgetsPage))
-	a.door.Raw("POST "+budgetsPath+"/{name}/raise", authn.Admin, page(a.raiseForm))
+	a.door.Page("GET "+budgetsPath, authn.Viewer, a.budgetsPage)
+	a.door.Page("POST "+budgetsPath+"/{name}/raise", authn.Admin, a.raiseForm)
 }
 
 // gauge is one shared budget.
@@ -65,7 +65,7 @@ type budgetsPage struct {
 
 // budgetsPage shows shared budgets and what was spent.
 func (a *api) budgetsPage(w http.ResponseWriter, r *http.Request) error {
-	data := budgetsPage{frame: frameOf(r, "Budgets and cost", "budgets")}
+	data := budgetsPage{frame: door.FrameOf(r, "Budgets and cost")}
 	if name := r.URL.Query().Get("raised"); spec.ValidName(name) {
 		data.Notice = "The raise of " + name + " is on its way. Runs that it lets go on do so by themselves, the oldest first."
 	}
@@ -240,7 +240,7 @@ func (a *api) raiseForm(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	p, _ := authn.FromContext(r.Context())
 	again := func(problem string) error {
-		return a.showBudgets(w, r, http.StatusUnprocessableEntity, budgetsPage{frame: frameOf(r, "Budgets and cost", "budgets")}, &gauge{Name: name, Typed: r.PostForm.Get("to"), Problem: problem})
+		return a.showBudgets(w, r, http.StatusUnprocessableEntity, budgetsPage{frame: door.FrameOf(r, "Budgets and cost")}, &gauge{Name: name, Typed: r.PostForm.Get("to"), Problem: problem})
 	}
 	pools, err := a.console.Pools(r.Context(), p.Namespace, name, 1)
 	if err != nil {

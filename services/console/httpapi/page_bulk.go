@@ -34,7 +34,7 @@ var bulkOrders = []bulkOrder{
 }
 
 func (a *api) bulkPages() {
-	a.door.Raw("POST /ui/runs/order", authn.Operator, page(a.bulkForm))
+	a.door.Page("POST /ui/runs/order", authn.Operator, a.bulkForm)
 }
 
 // bulkPage asks whether many runs are to be ordered the same, or says what became of it.
@@ -75,7 +75,7 @@ func (a *api) bulkForm(w http.ResponseWriter, r *http.Request) error {
 	order := bulkOrders[at]
 	p, _ := authn.FromContext(r.Context())
 	typed := typedFilter(r.PostForm)
-	data := bulkPage{frame: frameOf(r, order.verb+" runs", "runs"), Order: order.name, Verb: order.verb, Says: order.says, Final: order.final,
+	data := bulkPage{frame: door.FrameOf(r, order.verb+" runs"), Order: order.name, Verb: order.verb, Says: order.says, Final: order.final,
 		Key: r.PostFormValue("key"), Reason: r.PostFormValue("reason"), Back: listPath(typed.values())}
 	runs, wrong, err := a.bulkRuns(r, p.Namespace, typed, order)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *api) deletePages() {
-	a.door.Raw("POST /ui/runs/delete", authn.Operator, page(a.deleteForm))
+	a.door.Page("POST /ui/runs/delete", authn.Operator, a.deleteForm)
 }
 
 // deletePage asks whether runs are to be deleted, or says which were not.
@@ -51,7 +51,7 @@ func (a *api) deleteForm(w http.ResponseWriter, r *http.Request) error {
 	}
 	p, _ := authn.FromContext(r.Context())
 	sure := r.PostFormValue("sure") == "yes"
-	data := deletePage{frame: frameOf(r, "Delete runs", "runs")}
+	data := deletePage{frame: door.FrameOf(r, "Delete runs")}
 	for _, id := range ids {
 		row := deleteRow{ID: events.RunID(id)}
 		var err error

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/console"
 	"github.com/holdfast-run/holdfast/web"
@@ -22,7 +23,7 @@ const (
 )
 
 func (a *api) eventsPages() {
-	a.door.Raw("GET /ui/events", authn.Viewer, page(a.eventsPage))
+	a.door.Page("GET /ui/events", authn.Viewer, a.eventsPage)
 }
 
 type eventsPage struct {
@@ -50,7 +51,7 @@ type eventRow struct {
 // are a stranger's words.
 func (a *api) eventsPage(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	data := eventsPage{frame: frameOf(r, "Events", "events"), Kind: strings.TrimSpace(q.Get("type")), Run: strings.TrimSpace(q.Get("run")), Agent: strings.TrimSpace(q.Get("agent")), Text: strings.TrimSpace(q.Get("text")), Wrong: map[string]string{}}
+	data := eventsPage{frame: door.FrameOf(r, "Events"), Kind: strings.TrimSpace(q.Get("type")), Run: strings.TrimSpace(q.Get("run")), Agent: strings.TrimSpace(q.Get("agent")), Text: strings.TrimSpace(q.Get("text")), Wrong: map[string]string{}}
 	known := data.Kind == ""
 	for _, fact := range events.Facts() {
 		known = known || fact.Kind == data.Kind

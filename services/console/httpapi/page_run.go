@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/console"
@@ -14,8 +15,8 @@ import (
 )
 
 func (a *api) runPages() {
-	a.door.Raw("GET /ui/runs/{id}", authn.Viewer, sheet(a.runPage))
-	a.door.Raw("GET /ui/runs/{id}/rows/{seq}", authn.Viewer, sheet(a.rowPage))
+	a.door.Page("GET /ui/runs/{id}", authn.Viewer, a.runPage)
+	a.door.Page("GET /ui/runs/{id}/rows/{seq}", authn.Viewer, a.rowPage)
 	a.orderPages()
 	a.forkPages()
 }
@@ -48,7 +49,7 @@ func (a *api) runPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f := frameOf(r, "", "runs")
+	f := door.FrameOf(r, "")
 	situation, err := a.console.Situation(r.Context(), f.Namespace, id)
 	if err != nil {
 		return problem(err, "run %s", id)

@@ -50,8 +50,8 @@ type forkPage struct {
 }
 
 func (a *api) forkPages() {
-	a.door.Raw("GET /ui/runs/{id}/fork", authn.Operator, sheet(a.askFork))
-	a.door.Raw("POST /ui/runs/{id}/fork", authn.Operator, sheet(a.fork1))
+	a.door.Page("GET /ui/runs/{id}/fork", authn.Operator, a.askFork)
+	a.door.Page("POST /ui/runs/{id}/fork", authn.Operator, a.fork1)
 }
 
 func forkOrderOf() runOrder {

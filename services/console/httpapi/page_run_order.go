@@ -52,10 +52,10 @@ func (a *api) orderPages() {
 	for _, o := range runOrders() {
 		path := "/ui/runs/{id}/" + o.name
 		if o.ask != nil {
-			a.door.Raw("GET "+path, o.role, sheet(func(w http.ResponseWriter, r *http.Request) error { return a.askOrder(w, r, o) }))
+			a.door.Page("GET "+path, o.role, func(w http.ResponseWriter, r *http.Request) error { return a.askOrder(w, r, o) })
 		}
 		if o.do != nil {
-			a.door.Raw("POST "+path, o.role, sheet(func(w http.ResponseWriter, r *http.Request) error { return a.giveOrder(w, r, o) }))
+			a.door.Page("POST "+path, o.role, func(w http.ResponseWriter, r *http.Request) error { return a.giveOrder(w, r, o) })
 		}
 	}
 }
@@ -137,7 +137,7 @@ func (a *api) orderOf(r *http.Request, o runOrder) (*orderPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := frameOf(r, "", "runs")
+	f := door.FrameOf(r, "")
 	s, err := a.console.Situation(r.Context(), f.Namespace, id)
 	if err != nil {
 		return nil, problem(err, "run %s", id)

@@ -30,7 +30,7 @@ var statuses = []string{
 var triggers = []string{"webhook", "schedule", "api", "event", "child", "fork"}
 
 func (a *api) runsPages() {
-	a.door.Raw("GET /{$}", authn.Viewer, page(a.runsPage))
+	a.door.Page("GET /{$}", authn.Viewer, a.runsPage)
 }
 
 type runsPage struct {
@@ -88,7 +88,7 @@ func (a *api) runsPage(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	now := time.Now().UTC()
 	p, _ := authn.FromContext(r.Context())
-	data := runsPage{frame: frameOf(r, "Runs", "runs"), Typed: typedFilter(q), Wrong: map[string]string{}, Operator: p.Role.Allows(authn.Operator)}
+	data := runsPage{frame: door.FrameOf(r, "Runs"), Typed: typedFilter(q), Wrong: map[string]string{}, Operator: p.Role.Allows(authn.Operator)}
 	data.fields()
 	if n, err := strconv.Atoi(q.Get("deleted")); err == nil && n > 0 {
 		data.Notice = deletedNotice(n)

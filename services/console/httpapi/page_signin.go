@@ -33,11 +33,11 @@ type SignIn struct {
 }
 
 func (a *api) signInPages() {
-	a.door.Raw("GET "+SignInPath, door.Public, page(a.signInPage))
-	a.door.Raw("POST "+SignInPath, door.Public, page(a.signIn))
-	a.door.Raw("GET "+StartPath, door.Public, page(a.startSignIn))
-	a.door.Raw("GET "+CallbackPath, door.Public, page(a.finishSignIn))
-	a.door.Raw("POST /ui/sign-out", door.Public, page(a.signOut))
+	a.door.Page("GET "+SignInPath, door.Public, a.signInPage)
+	a.door.Page("POST "+SignInPath, door.Public, a.signIn)
+	a.door.Page("GET "+StartPath, door.Public, a.startSignIn)
+	a.door.Page("GET "+CallbackPath, door.Public, a.finishSignIn)
+	a.door.Page("POST /ui/sign-out", door.Public, a.signOut)
 }
 
 type signInPage struct {
@@ -47,7 +47,7 @@ type signInPage struct {
 }
 
 func (a *api) signInForm(w http.ResponseWriter, r *http.Request, status int, back, notice string) error {
-	f := frameOf(r, "Sign in", "")
+	f := door.FrameOf(r, "Sign in")
 	f.Notice = notice
 	data := signInPage{frame: f, Return: door.LocalPath(back)}
 	if a.people.Provider != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/services/console"
 	"github.com/holdfast-run/holdfast/web"
 )
@@ -12,7 +13,7 @@ import (
 const pageNotices = 50
 
 func (a *api) systemPages() {
-	a.door.Raw("GET /ui/system", authn.Viewer, page(a.systemPage))
+	a.door.Page("GET /ui/system", authn.Viewer, a.systemPage)
 }
 
 type workerRow struct {
@@ -51,7 +52,7 @@ var afterRejection = map[string]string{
 // systemPage shows who works, what is behind, and what the doctor finds.
 func (a *api) systemPage(w http.ResponseWriter, r *http.Request) error {
 	p, _ := authn.FromContext(r.Context())
-	data := systemPage{frame: frameOf(r, "System", "system"), MayOrder: p.Role.Allows(authn.Operator)}
+	data := systemPage{frame: door.FrameOf(r, "System"), MayOrder: p.Role.Allows(authn.Operator)}
 	system, err := a.console.System(r.Context(), p.Namespace)
 	if err != nil {
 		return err

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
-	"time"
 
-	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/web"
@@ -38,25 +36,6 @@ func static(contentType string, content []byte) http.Handler {
 		w.Header().Set("Cache-Control", "public, max-age=300")
 		_, _ = w.Write(content) // the client is gone when this fails
 	})
-}
-
-// page answers an error as a problem document: a page that cannot be made says
-// why in words too.
-func page(h func(w http.ResponseWriter, r *http.Request) error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := h(w, r); err != nil {
-			door.Fail(w, r, err)
-		}
-	})
-}
-
-func frameOf(r *http.Request, title, here string) frame {
-	p, ok := authn.FromContext(r.Context())
-	f := frame{Title: title, Here: here, At: time.Now().UTC()}
-	if ok {
-		f.Namespace, f.Name, f.Role = p.Namespace, p.Name, p.Role.String()
-	}
-	return f
 }
 
 func runIn(r *http.Request) (events.RunID, error) {

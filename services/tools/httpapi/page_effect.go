@@ -64,7 +64,8 @@ func (p pages) find(r *http.Request, who authn.Principal) (tools.Effect, error) 
 }
 
 // effect answers GET /ui/effects/{id}.
-func (p pages) effect(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (p pages) effect(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	e, err := p.find(r, who)
 	if err != nil {
 		return err
@@ -87,7 +88,7 @@ func (p pages) showEffect(w http.ResponseWriter, r *http.Request, who authn.Prin
 	if data.Verdicts, err = p.service.Ledger().Verdicts(ctx, e.Namespace, e.ID); err != nil {
 		return err
 	}
-	data.Frame = frameOf(who, "Effect", "effects")
+	data.Frame = door.FrameOf(r, "Effect")
 	data.E, data.Effect = viewOf(e, marks[e.ID], data.At), show(e)
 	data.Known = knownOf(e, data.E)
 	if string(e.Args) != "null" {
@@ -107,7 +108,8 @@ func (p pages) showEffect(w http.ResponseWriter, r *http.Request, who authn.Prin
 }
 
 // settle answers POST /ui/effects/{id}: what will follow, and with sure the verdict.
-func (p pages) settle(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (p pages) settle(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	e, err := p.find(r, who)
 	if err != nil {
 		return err
@@ -180,7 +182,7 @@ func (p pages) askSettle(w http.ResponseWriter, r *http.Request, who authn.Princ
 	if err != nil {
 		return err
 	}
-	ask := settlePage{Frame: frameOf(who, verdict.asks, "effects"), Verdict: data.Verdict, Says: verdict.says, Button: verdict.button,
+	ask := settlePage{Frame: door.FrameOf(r, verdict.asks), Verdict: data.Verdict, Says: verdict.says, Button: verdict.button,
 		Result: data.Typed, Shown: fmt.Sprint(e.Claim.Epoch), Evidence: data.Evidence, More: len(calls) > 100}
 	if ask.More {
 		calls = calls[:100]

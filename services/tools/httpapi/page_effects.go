@@ -70,9 +70,10 @@ type doubtView struct {
 }
 
 // effects answers GET /ui/effects.
-func (p pages) effects(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (p pages) effects(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	q := r.URL.Query()
-	data := effectsPage{Frame: frameOf(who, "Effects", "effects"), States: stateOptions, Depth: tools.SearchDepth}
+	data := effectsPage{Frame: door.FrameOf(r, "Effects"), States: stateOptions, Depth: tools.SearchDepth}
 	data.Filter = effectFilter{q.Get("state"), q.Get("tool"), q.Get("run"), strings.TrimSpace(q.Get("key")), strings.TrimSpace(q.Get("text")), q.Get("from"), q.Get("to"), q.Get("twice") != ""}
 	f, err := data.Filter.filter(who.Namespace)
 	if err != nil {

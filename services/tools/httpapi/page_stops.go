@@ -56,11 +56,11 @@ type stopPage struct {
 	Problem      string
 }
 
-func registerStopPages(d *door.Door, p pages, page func(string, func(http.ResponseWriter, *http.Request, authn.Principal) error) http.Handler) {
-	d.Raw("GET "+stopsPath, authn.Viewer, page("stops", p.stopsList))
-	d.Raw("POST "+stopsPath, authn.Operator, page("stops", p.stopForm))
-	d.Raw("GET "+stopsPath+"/{id}", authn.Viewer, page("stops", p.stopOne))
-	d.Raw("POST "+stopsPath+"/{id}", authn.Operator, page("stops", p.liftForm))
+func registerStopPages(d *door.Door, p pages) {
+	d.Page("GET "+stopsPath, authn.Viewer, p.stopsList)
+	d.Page("POST "+stopsPath, authn.Operator, p.stopForm)
+	d.Page("GET "+stopsPath+"/{id}", authn.Viewer, p.stopOne)
+	d.Page("POST "+stopsPath+"/{id}", authn.Operator, p.liftForm)
 }
 
 func stopViewOf(s tools.Stop, who authn.Principal) stopView {
@@ -80,14 +80,15 @@ func stopped(scope, name string) string {
 }
 
 // stopsList answers GET /ui/stops.
-func (p pages) stopsList(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (p pages) stopsList(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	q := r.URL.Query()
 	return p.showStops(w, r, who, http.StatusOK, stopsPage{Scope: q.Get("scope"), Named: q.Get("name")})
 }
 
 func (p pages) showStops(w http.ResponseWriter, r *http.Request, who authn.Principal, status int, data stopsPage) error {
 	ctx := r.Context()
-	data.Frame = frameOf(who, "Emergency stop", "stops")
+	data.Frame = door.FrameOf(r, "Emergency stop")
 	data.May, data.MayAll = who.Role.Allows(authn.Operator), who.Role.Allows(authn.Admin)
 	standing, err := p.service.Stops(ctx, tools.StopFilter{Namespace: who.Namespace, Standing: true, Limit: pageStanding})
 	if err != nil {
@@ -130,7 +131,8 @@ func (p pages) showStops(w http.ResponseWriter, r *http.Request, who authn.Princ
 }
 
 // stopForm answers POST /ui/stops: what it would mean, and with sure the stop.
-func (p pages) stopForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (p pages) stopForm(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	typed, err := door.Form(r)
 	if err != nil {
 		return err
@@ -159,7 +161,7 @@ func (p pages) stopForm(w http.ResponseWriter, r *http.Request, who authn.Princi
 	if err != nil {
 		return err
 	}
-	data := stopPage{Frame: frameOf(who, "Stop "+stopped(stop.Scope, stop.Name), "stops"), Stop: stopViewOf(stop, who), Scope: stop.Scope, Named: stop.Name, Follows: tollText(stop, toll)}
+	data := stopPage{Frame: door.FrameOf(r, "Stop "+stopped(stop.Scope, stop.Name)), Stop: stopViewOf(stop, who), Scope: stop.Scope, Named: stop.Name, Follows: tollText(stop, toll)}
 	switch {
 	case stop.Scope == tools.StopAgent && toll.Runs == 0:
 		data.Doubtful = "No run of that name is open now. Is it spelled right?"
@@ -218,7 +220,8 @@ func (p pages) findStop(r *http.Request, who authn.Principal) (tools.Stop, error
 
 // stopOne answers GET /ui/stops/{id}: one stop with what it holds, and the form
 // that lifts it.
-func (p pages) stopOne(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (p pages) stopOne(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	s, err := p.findStop(r, who)
 	if err != nil {
 		return err
@@ -227,7 +230,7 @@ func (p pages) stopOne(w http.ResponseWriter, r *http.Request, who authn.Princip
 }
 
 func (p pages) showStop(w http.ResponseWriter, r *http.Request, who authn.Principal, s tools.Stop, status int, wrong string) error {
-	data := stopPage{Frame: frameOf(who, "Stop of "+stopped(s.Scope, s.Name), "stops"), Stop: stopViewOf(s, who), Problem: wrong}
+	data := stopPage{Frame: door.FrameOf(r, "Stop of "+stopped(s.Scope, s.Name)), Stop: stopViewOf(s, who), Problem: wrong}
 	found, _, err := p.service.Search(r.Context(), tools.Filter{Namespace: who.Namespace, State: tools.EffectHeld, HeldBy: s.ID, Limit: pageHeld})
 	if err != nil {
 		return err
@@ -253,7 +256,8 @@ func (p pages) showStop(w http.ResponseWriter, r *http.Request, who authn.Princi
 }
 
 // liftForm answers POST /ui/stops/{id}: the page that asks is the stop's own.
-func (p pages) liftForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (p pages) liftForm(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	typed, err := door.Form(r)
 	if err != nil {
 		return err

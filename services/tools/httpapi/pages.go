@@ -2,13 +2,11 @@ package httpapi
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/services/tools"
-	"github.com/holdfast-run/holdfast/web"
 )
 
 // pages serves the console's pages of the ledger and of the emergency stop. They
@@ -22,38 +20,10 @@ const (
 
 func registerPages(d *door.Door, a api) {
 	p := pages{a}
-	page := func(here string, h func(http.ResponseWriter, *http.Request, authn.Principal) error) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			who, _ := authn.FromContext(r.Context())
-			err := h(w, r, who)
-			if err == nil {
-				return
-			}
-			problem := door.From(err)
-			if problem.Status >= http.StatusInternalServerError {
-				door.Fail(w, r, err) // and logs it
-				return
-			}
-			data := problemPage{Frame: frameOf(who, "Not done", here), Detail: problem.Detail, Back: "/ui/" + here}
-			if err := web.Write(w, problem.Status, "problem", data); err != nil {
-				door.Fail(w, r, err)
-			}
-		})
-	}
-	d.Raw("GET "+effectsPath, authn.Viewer, page("effects", p.effects))
-	d.Raw("GET "+effectsPath+"/{id}", authn.Viewer, page("effects", p.effect))
-	d.Raw("POST "+effectsPath+"/{id}", authn.Admin, page("effects", p.settle))
-	registerStopPages(d, p, page)
-}
-
-// problemPage says what went wrong with what somebody asked for.
-type problemPage struct {
-	web.Frame
-	Detail, Back string
-}
-
-func frameOf(who authn.Principal, title, here string) web.Frame {
-	return web.Frame{Title: title, Namespace: who.Namespace, Name: who.Name, Role: who.Role.String(), Here: here, At: time.Now().UTC()}
+	d.Page("GET "+effectsPath, authn.Viewer, p.effects)
+	d.Page("GET "+effectsPath+"/{id}", authn.Viewer, p.effect)
+	d.Page("POST "+effectsPath+"/{id}", authn.Admin, p.settle)
+	registerStopPages(d, p)
 }
 
 // utcOf reads a time that somebody typed, in UTC; the zero time when there is none.

@@ -24,6 +24,7 @@ func (l *ledger) page(method, path string, form url.Values) (status int, body, l
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	req.Header.Set("Accept", "text/html")
 	req.Header.Set("Authorization", "Bearer "+l.token)
 	if form != nil {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")

@@ -67,9 +67,10 @@ func deliveryViewOf(d delivery) deliveryView {
 }
 
 // deliveriesPage answers GET /ui/triggers/deliveries.
-func (a *api) deliveriesPage(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (a *api) deliveriesPage(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	q := r.URL.Query()
-	data := deliveriesPage{Frame: triggerFrame(who, "Deliveries"), Webhook: q.Get("webhook"), Outcome: q.Get("outcome"), From: q.Get("from"), To: q.Get("to"),
+	data := deliveriesPage{Frame: door.FrameOf(r, "Deliveries"), Webhook: q.Get("webhook"), Outcome: q.Get("outcome"), From: q.Get("from"), To: q.Get("to"),
 		Outcomes: trigger.Outcomes(), Operator: who.Role.Allows(authn.Operator)}
 	f, err := entryFilter(data.Webhook, data.Outcome, data.From, data.To)
 	if err != nil {
@@ -149,7 +150,8 @@ type deliveryPage struct {
 type headView struct{ Name, Value string }
 
 // deliveryPage answers GET /ui/triggers/deliveries/{id}.
-func (a *api) deliveryPage(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (a *api) deliveryPage(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	return a.showDelivery(w, r, who, http.StatusOK, deliveryPage{})
 }
 
@@ -163,7 +165,7 @@ func (a *api) showDelivery(w http.ResponseWriter, r *http.Request, who authn.Pri
 		return err
 	}
 	data.D = deliveryBody(e)
-	data.Frame, data.V = triggerFrame(who, "Delivery"), deliveryViewOf(data.D)
+	data.Frame, data.V = door.FrameOf(r, "Delivery"), deliveryViewOf(data.D)
 	switch d := data.D; {
 	case d.AcceptedAt == nil:
 	case d.LandedAt != nil:
@@ -210,7 +212,8 @@ func indentedJSON(raw json.RawMessage) string {
 
 // replayForm answers POST /ui/triggers/deliveries/{id}: it asks, and with sure it
 // takes the request again.
-func (a *api) replayForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (a *api) replayForm(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	typed, err := door.Form(r)
 	if err != nil {
 		return err
@@ -265,12 +268,13 @@ type replayManyPage struct {
 
 // replayManyForm answers POST /ui/triggers/deliveries: which would be taken again,
 // and with sure what became of each.
-func (a *api) replayManyForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (a *api) replayManyForm(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	typed, err := door.Form(r)
 	if err != nil {
 		return err
 	}
-	data := replayManyPage{Frame: triggerFrame(who, "Replay deliveries"), Webhook: typed.Get("webhook"), Outcome: cmp.Or(typed.Get("outcome"), trigger.OutcomeRejected),
+	data := replayManyPage{Frame: door.FrameOf(r, "Replay deliveries"), Webhook: typed.Get("webhook"), Outcome: cmp.Or(typed.Get("outcome"), trigger.OutcomeRejected),
 		From: typed.Get("from"), To: typed.Get("to"), After: typed.Get("after"), Key: cmp.Or(typed.Get("key"), rand.Text()), Force: typed.Get("force") == "yes", Done: typed.Get("sure") == "yes"}
 	f, err := entryFilter(data.Webhook, data.Outcome, data.From, data.To)
 	switch {

@@ -29,7 +29,8 @@ type schedulePage struct {
 }
 
 // schedulePage answers GET /ui/triggers/schedules/{name}.
-func (a *api) schedulePage(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (a *api) schedulePage(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	return a.showSchedule(w, r, who, http.StatusOK, schedulePage{})
 }
 
@@ -39,7 +40,7 @@ func (a *api) showSchedule(w http.ResponseWriter, r *http.Request, who authn.Pri
 	if err != nil {
 		return err
 	}
-	data.Frame, data.S, data.PausedByHand = triggerFrame(who, "Schedule "+name), scheduleViewOf(v), v.Pause != nil
+	data.Frame, data.S, data.PausedByHand = door.FrameOf(r, "Schedule "+name), scheduleViewOf(v), v.Pause != nil
 	data.May = who.Role.Allows(authn.Operator)
 	if v.Broken == nil {
 		fires, err := a.svc.NextFires(r.Context(), who.Namespace, name, a.now(), pageNextFires)
@@ -74,7 +75,8 @@ func (a *api) showSchedule(w http.ResponseWriter, r *http.Request, who authn.Pri
 
 // scheduleForm answers POST /ui/triggers/schedules/{name}: pause, which can be taken
 // back, at once; a run now and going on ask first.
-func (a *api) scheduleForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (a *api) scheduleForm(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	typed, err := door.Form(r)
 	if err != nil {
 		return err

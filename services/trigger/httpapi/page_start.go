@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
@@ -21,16 +20,8 @@ const startPath = "/ui/start"
 // registerStartPages serves the form that starts a run. What it sends is a start like
 // any other: the same rule takes or refuses it, and a form that is sent twice is one run.
 func (a *api) registerStartPages(d *door.Door) {
-	page := func(h func(http.ResponseWriter, *http.Request, authn.Principal) error) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			who, _ := authn.FromContext(r.Context())
-			if err := h(w, r, who); err != nil {
-				door.Fail(w, r, problem(err))
-			}
-		})
-	}
-	d.Raw("GET "+startPath+"/{kind}/{name}", authn.Operator, page(a.startForm))
-	d.Raw("POST "+startPath+"/{kind}/{name}", authn.Operator, page(a.startByForm))
+	page(d, "GET "+startPath+"/{kind}/{name}", authn.Operator, a.startForm)
+	page(d, "POST "+startPath+"/{kind}/{name}", authn.Operator, a.startByForm)
 }
 
 type startPage struct {
@@ -73,7 +64,8 @@ func (a *api) startTarget(r *http.Request, who authn.Principal) (trigger.Target,
 }
 
 // startForm answers GET /ui/start/{kind}/{name}.
-func (a *api) startForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (a *api) startForm(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	target, err := a.startTarget(r, who)
 	if err != nil {
 		return err
@@ -86,7 +78,7 @@ func (a *api) startForm(w http.ResponseWriter, r *http.Request, who authn.Princi
 }
 
 func newStartPage(r *http.Request, who authn.Principal, target trigger.Target, form trigger.InputField, asJSON bool) startPage {
-	data := startPage{Frame: web.Frame{Title: "Start " + r.PathValue("name"), Namespace: who.Namespace, Name: who.Name, Role: who.Role.String(), Here: "agents", At: time.Now().UTC()},
+	data := startPage{Frame: door.FrameOf(r, "Start "+r.PathValue("name")),
 		Kind: target.Ref.Kind, Target: target.Ref.Name, MayJSON: form.Kind == trigger.FieldObject, Priorities: []string{events.PriorityInteractive, events.PriorityBatch},
 		MaxLabels: trigger.MaxLabels, CallbackAllowed: target.Callback != nil}
 	data.AsJSON = asJSON && data.MayJSON
@@ -175,7 +167,8 @@ func optionLabel(raw string) string {
 }
 
 // startByForm answers POST /ui/start/{kind}/{name}.
-func (a *api) startByForm(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
+func (a *api) startByForm(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
 	if _, err := door.Form(r); err != nil {
 		return err
 	}

@@ -34,42 +34,23 @@ const (
 // registerTriggerPages serves what starts runs: schedules, requests at webhooks
 // and what became of each. The pages work without script.
 func (a *api) registerTriggerPages(d *door.Door) {
-	page := func(h func(http.ResponseWriter, *http.Request, authn.Principal) error) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			who, _ := authn.FromContext(r.Context())
-			err := h(w, r, who)
-			if err == nil {
-				return
-			}
-			err = problem(err)
-			p := door.From(err)
-			if p.Status >= http.StatusInternalServerError {
-				door.Fail(w, r, err) // and logs it
-				return
-			}
-			data := problemPage{triggerFrame(who, "Not done"), p.Detail, triggersPath}
-			if err := web.Write(w, p.Status, "problem", data); err != nil {
-				door.Fail(w, r, err)
-			}
-		})
-	}
-	d.Raw("GET "+triggersPath, authn.Viewer, page(a.triggersPage))
-	d.Raw("GET "+deliveriesPath, authn.Viewer, page(a.deliveriesPage))
-	d.Raw("GET "+deliveriesPath+"/{id}", authn.Viewer, page(a.deliveryPage))
-	d.Raw("POST "+deliveriesPath+"/{id}", authn.Operator, page(a.replayForm))
-	d.Raw("POST "+deliveriesPath, authn.Operator, page(a.replayManyForm))
-	d.Raw("GET "+schedulesPath+"/{name}", authn.Viewer, page(a.schedulePage))
-	d.Raw("POST "+schedulesPath+"/{name}", authn.Operator, page(a.scheduleForm))
+	page(d, "GET "+triggersPath, authn.Viewer, a.triggersPage)
+	page(d, "GET "+deliveriesPath, authn.Viewer, a.deliveriesPage)
+	page(d, "GET "+deliveriesPath+"/{id}", authn.Viewer, a.deliveryPage)
+	page(d, "POST "+deliveriesPath+"/{id}", authn.Operator, a.replayForm)
+	page(d, "POST "+deliveriesPath, authn.Operator, a.replayManyForm)
+	page(d, "GET "+schedulesPath+"/{name}", authn.Viewer, a.schedulePage)
+	page(d, "POST "+schedulesPath+"/{name}", authn.Operator, a.scheduleForm)
 }
 
-// problemPage says what went wrong with what somebody asked for.
-type problemPage struct {
-	web.Frame
-	Detail, Back string
-}
-
-func triggerFrame(who authn.Principal, title string) web.Frame {
-	return web.Frame{Title: title, Namespace: who.Namespace, Name: who.Name, Role: who.Role.String(), Here: "triggers", At: time.Now().UTC()}
+// page adds a page whose Refusals have their status.
+func page(d *door.Door, pattern string, need authn.Role, h func(http.ResponseWriter, *http.Request) error) {
+	d.Page(pattern, need, func(w http.ResponseWriter, r *http.Request) error {
+		if err := h(w, r); err != nil {
+			return problem(err)
+		}
+		return nil
+	})
 }
 
 type triggersPage struct {
@@ -100,8 +81,9 @@ type fireView struct {
 }
 
 // triggersPage answers GET /ui/triggers.
-func (a *api) triggersPage(w http.ResponseWriter, r *http.Request, who authn.Principal) error {
-	data := triggersPage{Frame: triggerFrame(who, "Triggers"), Operator: who.Role.Allows(authn.Operator)}
+func (a *api) triggersPage(w http.ResponseWriter, r *http.Request) error {
+	who, _ := authn.FromContext(r.Context())
+	data := triggersPage{Frame: door.FrameOf(r, "Triggers"), Operator: who.Role.Allows(authn.Operator)}
 	var after nameCursor
 	more, err := door.DecodeCursor(r.URL.Query().Get("cursor"), &after)
 	if err != nil {

@@ -1,0 +1,84 @@
+package door_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/door"
+	"github.com/holdfast-run/holdfast/internal/door/doortest"
+)
+
+// TestFail_PagesForPeople pins what a refusal looks like in a browser, and that nothing
+// of it is markup.
+func TestFail_PagesForPeople(t *testing.T) {
+	t.Parallel()
+	d := door.New(door.Config{Title: "test", Version: "1", Verifier: doortest.Verifier(), SignIn: "/ui/sign-in"})
+	gone := func(http.ResponseWriter, *http.Request) error {
+		return door.Error(http.StatusGone, "gone", `it was deleted by <b onclick="x">`).At("body.a", "is <i>wrong</i>")
+	}
+	d.Page("GET /ui/effects/{id}", authn.Viewer, gone)
+	d.Page("POST /ui/effects/{id}", authn.Admin, gone)
+	d.Page("GET /ui/stops", authn.Viewer, func(http.ResponseWriter, *http.Request) error { panic("impossible") })
+	d.Raw("GET /v1/effects", authn.Viewer, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { door.Fail(w, r, gone(w, r)) }))
+	srv := httptest.NewServer(d.Handler())
+	t.Cleanup(srv.Close)
+	cases := map[string]struct {
+		method, path, token, referer string
+		status                       int
+		want, not                    []string
+	}{
+		"what is gone": {"GET", "/ui/effects/1", doortest.Token(authn.Viewer), "", 410,
+			[]string{"<h1>Gone</h1>", "it was deleted by &lt;b onclick=&#34;x&#34;&gt;", "is &lt;i&gt;wrong", "does not come back", `href="/ui/effects">Back to Effects`, `<nav class="nav"`, "410"}, []string{"<b onclick", "Try again<", "Sign in<"}},
+		"back to where it came from":       {"GET", "/ui/effects/1", doortest.Token(authn.Viewer), srv.URL + "/?text=a", 410, []string{`href="/?text=a">Back to the page before`}, nil},
+		"not back to another site":         {"GET", "/ui/effects/1", doortest.Token(authn.Viewer), "https://evil.example/x", 410, []string{`href="/ui/effects">Back`}, []string{"evil"}},
+		"not back to itself":               {"GET", "/ui/effects/1", doortest.Token(authn.Viewer), srv.URL + "/ui/effects/1", 410, []string{`href="/ui/effects">Back`}, nil},
+		"a form without a session":         {"POST", "/ui/effects/1", "", srv.URL + "/ui/effects/1", 401, []string{"<h1>Unauthorized</h1>", `href="/ui/sign-in?return=%2Fui%2Feffects%2F1">Sign in`}, []string{`<nav class="nav"`}},
+		"a form of a smaller role":         {"POST", "/ui/effects/1", doortest.Token(authn.Operator), "", 403, []string{"operator has the role operator; this needs admin", `<nav class="nav"`}, []string{"Sign in<"}},
+		"what breaks here":                 {"GET", "/ui/stops", doortest.Token(authn.Viewer), "", 500, []string{"<h1>Internal Server Error</h1>", `href="/ui/stops">Try again`}, []string{"impossible"}},
+		"what is not there, for nobody":    {"GET", "/ui/nothing", "", "", 404, []string{"<h1>Not Found</h1>", `href="/">Back to Runs`}, []string{`<nav class="nav"`}},
+		"what is not there, for somebody":  {"GET", "/ui/nothing", doortest.Token(authn.Viewer), "", 404, []string{`<nav class="nav"`}, nil},
+		"what takes another method":        {"DELETE", "/ui/stops", doortest.Token(authn.Viewer), "", 405, []string{"<h1>Method Not Allowed</h1>"}, nil},
+		"the API stays a program's answer": {"GET", "/v1/effects", doortest.Token(authn.Viewer), "", 410, []string{`"code":"gone"`}, []string{"<h1>"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req, err := http.NewRequestWithContext(t.Context(), tc.method, srv.URL+tc.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Accept", "text/html,*/*;q=0.8")
+			if tc.token != "" {
+				req.Header.Set("Authorization", "Bearer "+tc.token)
+			}
+			req.Header.Set("Referer", tc.referer)
+			res, err := http.DefaultTransport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			raw, err := io.ReadAll(res.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := string(raw)
+			if res.StatusCode != tc.status {
+				t.Errorf("%d, want %d", res.StatusCode, tc.status)
+			}
+			for _, w := range append(tc.want, res.Header.Get("X-Request-Id")) {
+				if !strings.Contains(body, w) {
+					t.Errorf("it does not say %q:\n%s", w, body[max(0, strings.Index(body, "<main")):])
+				}
+			}
+			for _, n := range tc.not {
+				if strings.Contains(body, n) {
+					t.Errorf("it says %q:\n%s", n, body)
+				}
+			}
+		})
+	}
+}
