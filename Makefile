@@ -63,6 +63,10 @@ SIM_SEED ?= 1
 sim: setup-run ## the protocol simulated for SIM_STEPS=2000000 steps from SIM_SEED=1 on, with faults between any two steps; no server, about two minutes
 	HOLDFAST_SIM_STEPS=$(SIM_STEPS) HOLDFAST_SIM_SEED=$(SIM_SEED) $(GO) test $(TESTFLAGS) -count=1 -v ./test/sim
 
+.PHONY: chaos
+chaos: build ## kill every process at every place the code names, break NATS, Postgres and the lines between; fails when a promise is broken
+	./$(BIN) chaos $(CHAOSFLAGS)
+
 .PHONY: soak
 soak: build sim ## the simulation, the demo with SEEDS=20 seeds in a row, the lab of fires with hundreds of kills, a flow of 1,000 runs under kills with a slow and a fast model, a stream and a NATS cluster of three for long, a run of 1,000 steps, 200 races of a yes and a cancel, and slow readers beside 1,000 watchers
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseB02_ExactlyOnceUnderKills ./services/trigger

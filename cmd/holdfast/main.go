@@ -31,6 +31,7 @@ type CLI struct {
 
 	Dev     DevCmd     `cmd:"" group:"run" help:"Run everything in one process, with its own NATS and Postgres. Start here."`
 	Demo    DemoCmd    `cmd:"" group:"run" help:"Run the competitor monitor with 30 shops, kill things, and report."`
+	Chaos   ChaosCmd   `cmd:"" group:"run" help:"Kill it at every place and break what it stands on; report what became of the work."`
 	Bench   BenchCmd   `cmd:"" group:"run" help:"Measure it on this machine, beside the machine's own limits."`
 	Serve   ServeCmd   `cmd:"" group:"run" help:"Run one or more services against given servers."`
 	Migrate MigrateCmd `cmd:"" group:"run" help:"Bring the database to this version."`
