@@ -117,15 +117,19 @@ func (b *Tab) Forgive(part string) {
 // Do runs steps, each to its end, within [Patience].
 func (b *Tab) Do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
+	if err := b.try(steps...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *Tab) try(steps ...chromedp.Action[chromedp.Void]) error {
 	done := make(chan error, 1)
 	go func() { done <- chromedp.Do(b.ctx, steps...) }() // a deadline on the first call's context would end the browser
 	select {
 	case err := <-done:
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		return err
 	case <-time.After(Patience):
-		b.t.Fatalf("the page does not do what was asked within %s", Patience)
+		return fmt.Errorf("the page does not do what was asked within %s", Patience)
 	}
 }
 
@@ -138,7 +142,16 @@ func (b *Tab) Open(url string) {
 // Click clicks what a CSS selector finds first, once it can be seen.
 func (b *Tab) Click(selector string) {
 	b.t.Helper()
-	b.Do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+	for deadline := time.Now().Add(Patience); ; {
+		err := b.try(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+		if err == nil {
+			return
+		}
+		// A page that follows what happens may have put another node in its place meanwhile.
+		if !strings.Contains(err.Error(), "Could not find node") || time.Now().After(deadline) {
+			b.t.Fatal(err)
+		}
+	}
 }
 
 // Fill puts text into a field, in the place of what is there.

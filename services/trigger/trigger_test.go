@@ -390,12 +390,12 @@ func (s *starts) exactly(t *testing.T, n int) []events.StartRun {
 // until polls for a condition.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if done() {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("waited 20 s for %s", what)
+			t.Fatalf("waited a minute for %s", what)
 		}
 	}
 }
