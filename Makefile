@@ -77,6 +77,7 @@ soak: build sim ## the simulation, the demo with SEEDS=20 seeds in a row, the la
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseC08_ServicesOnAClusterLoseItsLeaders ./test/e2e
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseE04_ApproveAndCancel ./services/approvals
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run 'TestCaseG02|TestWatchers' ./services/console/httpapi
+	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run 'TestBench$$' ./cmd/holdfast
 	@for seed in $$(seq 1 $(SEEDS)); do ./$(BIN) demo --seed $$seed $(DEMOFLAGS) || { echo "seed $$seed failed; again with: $(BIN) demo --seed $$seed"; exit 1; }; done
 
 BENCHFLAGS ?=

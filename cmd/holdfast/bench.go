@@ -32,6 +32,9 @@ type BenchCmd struct {
 	Duration time.Duration `default:"3s" help:"How long each row is measured (${default})."`
 	Clients  []int         `aliases:"senders" placeholder:"N,..." help:"How many at once, one row each, 1 to 512. Default: those of the workload."`
 	Turns    int           `default:"10" help:"Turns of a run before its last answer (${default})."`
+	Children int           `default:"1000" help:"Children of the flow (${default})."`
+	Waiting  int           `default:"2000" help:"Runs that wait and are woken, up to 200000 (${default})."`
+	Watchers int           `default:"1000" help:"Streams of events that are open at once (${default})."`
 	From     string        `type:"path" placeholder:"FILE" help:"Take the report that --json wrote instead of measuring."`
 	Write    string        `type:"path" placeholder:"FILE" help:"Put the tables into this document, between its markers."`
 	Floors   bool          `help:"Exit with 1 when a row is below its floor, and name the floor."`
@@ -73,6 +76,14 @@ func (c *BenchCmd) Validate() error {
 	}
 	if c.Turns < 1 || c.Turns > 90 {
 		return fmt.Errorf("--turns is %d, want 1 to 90", c.Turns)
+	}
+	for _, size := range []struct {
+		flag    string
+		n, most int
+	}{{"children", c.Children, 1000}, {"waiting", c.Waiting, 200_000}, {"watchers", c.Watchers, 10_000}} {
+		if size.n < 1 || size.n > size.most {
+			return fmt.Errorf("--%s is %d, want 1 to %d", size.flag, size.n, size.most)
+		}
 	}
 	return nil
 }
@@ -120,7 +131,7 @@ func (c *BenchCmd) report(ctx context.Context, k *kong.Context) (*bench.Report, 
 	}
 	r, err := bench.Run(ctx, bench.Config{
 		Binary: binary, Env: os.Environ(), Prepare: prepareBench, Insert: insertBench,
-		Workloads: c.Workloads, Clients: c.Clients, Duration: c.Duration, Turns: c.Turns, Progress: k.Stderr,
+		Workloads: c.Workloads, Clients: c.Clients, Duration: c.Duration, Turns: c.Turns, Children: c.Children, Waiting: c.Waiting, Watchers: c.Watchers, Progress: k.Stderr,
 	})
 	if err != nil {
 		return nil, &exitError{exitUnavailable, fmt.Errorf("bench: %w", err)}
@@ -141,9 +152,12 @@ func writeTables(path string, r *bench.Report) error {
 	return os.WriteFile(path, []byte(document), 0o644)
 }
 
-// prepareBench migrates a database and stores definitions, as "apply" does.
-func prepareBench(ctx context.Context, url config.Secret, definitions string) (err error) {
+// prepareBench migrates a database and stores a token, and definitions as "apply" does.
+func prepareBench(ctx context.Context, url, token config.Secret, definitions string) (err error) {
 	if err := pg.Migrate(ctx, url, schemas()); err != nil {
+		return err
+	}
+	if err := storeAdminToken(ctx, url, token, "default"); err != nil {
 		return err
 	}
 	pool, err := pg.Open(ctx, pg.Config{URL: url, Role: "holdfast_console", MaxConns: 2})

@@ -22,8 +22,9 @@ type Config struct {
 	Binary string
 	// Env is the environment of its processes; settings of Holdfast are left out.
 	Env []string
-	// Prepare migrates an empty database and stores definitions, as "apply" does.
-	Prepare func(ctx context.Context, database config.Secret, definitions string) error
+	// Prepare migrates an empty database, stores the token of an administrator, and
+	// definitions as "apply" does.
+	Prepare func(ctx context.Context, database, token config.Secret, definitions string) error
 	// Insert returns what stores a start with body as its input, as the door does
 	// once it has read a request. It gets a pool of the service's role.
 	Insert func(*pgxpool.Pool) func(ctx context.Context, body []byte) error
@@ -32,6 +33,9 @@ type Config struct {
 	Clients   []int         // at once, one row each; none: those of the workload
 	Duration  time.Duration // of each row, but for workloads of a fixed size
 	Turns     int           // of a run, before its last answer
+	Children  int           // of the flow
+	Waiting   int           // runs that are woken
+	Watchers  int
 
 	// Progress says what is measured now; nil says nothing.
 	Progress io.Writer
@@ -67,17 +71,25 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 		defer cancel()
 		err = errors.Join(err, database.Stop(sctx), os.RemoveAll(filepath.Dir(database.DataDir())))
 	}()
+	a, err := openAsked()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	if err := prepare(ctx, c, database, a); err != nil {
+		return nil, err
+	}
 	r := &Report{Version: ReportVersion, At: time.Now().UTC().Truncate(time.Second), CPUs: runtime.NumCPU(), Postgres: database.Version(), Duration: c.Duration}
 	r.Load[0] = load()
 	for _, w := range append([]Workload{limitsWorkload}, named(c.Workloads)...) {
-		l, err := openLab(ctx, c, w, dir, database, r)
+		l, err := openLab(ctx, c, w, dir, database, a, r)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", w.Name, err)
 		}
 		if err = w.run(ctx, l); err != nil {
 			err = fmt.Errorf("%s: %w\n%s", w.Name, err, l.tails())
 		}
-		if err = errors.Join(err, l.close(ctx)); err != nil {
+		if l.close(); err != nil {
 			return nil, err
 		}
 	}

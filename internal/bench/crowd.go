@@ -112,10 +112,10 @@ func (c *crowd) fail(err error) {
 }
 
 // wait waits until d has passed and that many more turns have ended, but for no longer
-// than a minute, or for what went wrong.
+// than 20 s, or for what went wrong.
 func (c *crowd) wait(ctx context.Context, d time.Duration, turns int) error {
 	begun, before := time.Now(), c.turns.Load()
-	for time.Since(begun) < d || c.turns.Load()-before < int64(turns) && time.Since(begun) < time.Minute {
+	for time.Since(begun) < d || c.turns.Load()-before < int64(turns) && time.Since(begun) < 20*time.Second {
 		select {
 		case err := <-c.failed:
 			return err

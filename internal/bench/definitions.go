@@ -12,6 +12,9 @@ const (
 	intakeHook = "bench"
 	turnsHook  = "turns"
 	readsHook  = "reads"
+	flowHook   = "fan"
+	waitHook   = "wait"
+	wakeHook   = "wake"
 )
 
 // IntakeHook is the webhook whose starts Config.Insert stores.
@@ -21,7 +24,7 @@ const definitionsText = `
 apiVersion: holdfast/v1
 kind: Model
 metadata: {name: bench}
-spec: {provider: anthropic, model: bench, apiKey: {env: ANTHROPIC_API_KEY}}
+spec: {provider: anthropic, model: bench, apiKey: {env: ANTHROPIC_API_KEY}, baseURL: {env: ANTHROPIC_BASE_URL}}
 ---
 apiVersion: holdfast/v1
 kind: Tool
@@ -70,9 +73,51 @@ apiVersion: holdfast/v1
 kind: Webhook
 metadata: {name: reads}
 spec: {provider: standard, secrets: [{env: SECRET}], agent: reader}
+---
+apiVersion: holdfast/v1
+kind: Agent
+metadata: {name: child}
+spec: {model: bench, instructions: Say that you are done., input: {type: object}}
+---
+apiVersion: holdfast/v1
+kind: Flow
+metadata: {name: fan}
+spec:
+  input: {type: object, required: [items]}
+  steps:
+    - {name: each, agent: child, forEach: "${input.items}", limit: 1000, input: {n: "${item.n}"}}
+---
+apiVersion: holdfast/v1
+kind: Webhook
+metadata: {name: fan}
+spec: {provider: standard, secrets: [{env: SECRET}], flow: fan}
+---
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: await}
+spec:
+  description: Waits for another system.
+  effect: read
+  input: {type: object, required: [key], properties: {key: {type: string}}}
+  signal: {name: bench, key: "${args.key}"}
+---
+apiVersion: holdfast/v1
+kind: Agent
+metadata: {name: waiter}
+spec: {model: bench, instructions: Wait until you are told., tools: [await], input: {type: object}}
+---
+apiVersion: holdfast/v1
+kind: Webhook
+metadata: {name: wait}
+spec: {provider: standard, secrets: [{env: SECRET}], agent: waiter}
+---
+apiVersion: holdfast/v1
+kind: Webhook
+metadata: {name: wake}
+spec: {provider: standard, secrets: [{env: SECRET}], signal: {name: bench, key: "${body.key}"}}
 `
 
 // definitions are what all workloads run; tools is where their tools are asked.
-func definitions(tools string, _ Config) string {
+func definitions(tools string) string {
 	return strings.NewReplacer("TOOLS", tools, "SECRET", SecretEnv).Replace(definitionsText)
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -28,8 +25,9 @@ import (
 // slots, so that nothing but the machine holds them up.
 const mostAtOnce = 512
 
-// lab is what one workload runs on: a database of its own, a NATS of its own, the
-// services that take part, and a server for their tools.
+// lab is what one workload runs on: a database of its own, a NATS of its own, and the
+// services that take part. Labs share a Postgres and the server that tools and models
+// are asked at.
 type lab struct {
 	c      Config
 	w      Workload
@@ -42,34 +40,26 @@ type lab struct {
 	js        jetstream.JetStream
 	meter     meter
 	processes map[string]*process
-	tools     *http.Server
-	toolsURL  string
-	serving   sync.WaitGroup
+	asked     *asked
 	sent      atomic.Int64 // webhooks of crowds
 }
 
 // openLab starts what a workload needs and returns when all of it is ready.
-func openLab(ctx context.Context, c Config, w Workload, dir string, server *pgdev.Server, r *Report) (_ *lab, err error) {
-	l := &lab{c: c, w: w, report: r, dir: filepath.Join(dir, w.Name), processes: map[string]*process{}}
+func openLab(ctx context.Context, c Config, w Workload, dir string, server *pgdev.Server, a *asked, r *Report) (_ *lab, err error) {
+	l := &lab{c: c, w: w, report: r, dir: filepath.Join(dir, w.Name), processes: map[string]*process{}, asked: a}
 	if err := os.Mkdir(l.dir, 0o711); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, l.close(ctx))
+			l.close()
 		}
 	}()
 	if l.meter, err = newMeter(server.DataDir()); err != nil {
 		return nil, err
 	}
-	if err := l.openTools(); err != nil {
+	if l.database, err = newDatabase(ctx, server.URL(), "bench_"+w.Name, templateDatabase); err != nil {
 		return nil, err
-	}
-	if l.database, err = newDatabase(ctx, server.URL(), "bench_"+w.Name); err != nil {
-		return nil, err
-	}
-	if err := c.Prepare(ctx, l.database, definitions(l.toolsURL, c)); err != nil {
-		return nil, fmt.Errorf("prepare the database: %w", err)
 	}
 	if l.pool, err = pg.Open(ctx, pg.Config{URL: l.database, MaxConns: many + 2, AppName: "holdfast-bench"}); err != nil {
 		return nil, err
@@ -121,7 +111,7 @@ func (l *lab) openService(ctx context.Context, name string) (*process, error) {
 	env := []string{
 		"HOLDFAST_DATABASE_URL=" + l.database.Reveal(), "HOLDFAST_NATS_URL=" + l.nats.ConnectedUrl(), SecretEnv + "=" + secret,
 		"HOLDFAST_EGRESS_ALLOW=127.0.0.0/8", "HOLDFAST_LOG_LEVEL=warn",
-		"ANTHROPIC_API_KEY=scripted", "ANTHROPIC_BASE_URL=" + l.toolsURL,
+		"ANTHROPIC_API_KEY=scripted", "ANTHROPIC_BASE_URL=" + l.asked.url,
 		fmt.Sprintf("HOLDFAST_RUNNER_MODEL_SLOTS=%d", mostAtOnce), fmt.Sprintf("HOLDFAST_TOOLS_SLOTS=%d", mostAtOnce),
 	}
 	args := []string{"serve", name}
@@ -139,32 +129,30 @@ func (l *lab) openService(ctx context.Context, name string) (*process, error) {
 	return p, err
 }
 
-// openTools serves what tools and the official SDK ask, in this process.
-func (l *lab) openTools() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// templateDatabase is what the labs' databases are copies of: migrated, with the
+// definitions.
+const templateDatabase = "bench_template"
+
+// prepare makes templateDatabase.
+func prepare(ctx context.Context, c Config, server *pgdev.Server, a *asked) error {
+	url, err := newDatabase(ctx, server.URL(), templateDatabase, "template1")
 	if err != nil {
 		return err
 	}
-	l.toolsURL = "http://" + listener.Addr().String()
-	mux := http.NewServeMux()
-	mux.HandleFunc("/tool", func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // who asked sees what is wrong
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"done":true}`)
-	})
-	l.tools = &http.Server{Handler: mux}
-	l.serving.Go(func() { _ = l.tools.Serve(listener) }) // ends with ErrServerClosed
+	if err := c.Prepare(ctx, url, config.Secret(a.token), definitions(a.url)); err != nil {
+		return fmt.Errorf("prepare the database: %w", err)
+	}
 	return nil
 }
 
-// newDatabase makes an empty database on a server and returns its URL.
-func newDatabase(ctx context.Context, server config.Secret, name string) (config.Secret, error) {
+// newDatabase makes a copy of a database that nobody uses and returns its URL.
+func newDatabase(ctx context.Context, server config.Secret, name, template string) (config.Secret, error) {
 	pool, err := pg.Open(ctx, pg.Config{URL: server, MaxConns: 1, AppName: "holdfast-bench"})
 	if err != nil {
 		return "", err
 	}
 	defer pool.Close()
-	if _, err := pool.Exec(ctx, "CREATE DATABASE "+name); err != nil {
+	if _, err := pool.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
 		return "", err
 	}
 	u, err := url.Parse(server.Reveal())
@@ -176,7 +164,7 @@ func newDatabase(ctx context.Context, server config.Secret, name string) (config
 }
 
 // close ends everything. It is safe on a lab that is half open.
-func (l *lab) close(ctx context.Context) (err error) {
+func (l *lab) close() {
 	for _, name := range append(l.w.services, "nats") {
 		if p := l.processes[name]; p != nil {
 			if name == "nats" && l.nats != nil {
@@ -185,14 +173,9 @@ func (l *lab) close(ctx context.Context) (err error) {
 			p.kill()
 		}
 	}
-	if l.tools != nil {
-		err = errors.Join(err, l.tools.Close())
-		l.serving.Wait()
-	}
 	if l.pool != nil {
 		l.pool.Close()
 	}
-	return err
 }
 
 // tails are the ends of all logs.

@@ -77,23 +77,17 @@ func (l *lab) turnsOf(ctx context.Context, hook string, atOnce int, last bool) e
 
 // turnRow counts the turns that ended in a window.
 func (l *lab) turnRow(ctx context.Context, w window, atOnce int) (Row, error) {
-	stages, facts, err := l.stages(ctx, w.from.at, w.to.at)
+	stages, facts, err := l.stages(ctx, w.from.at, w.to.at, "")
 	if err != nil {
 		return Row{}, err
 	}
-	var turn Stage
-	for i, s := range stages {
-		if s.Name == "turn" {
-			turn = s
-			stages = append(stages[:i], stages[i+1:]...)
-			break
-		}
+	var row Row
+	n := row.unit(l.w, stages, "turn")
+	if n == 0 {
+		return Row{}, fmt.Errorf("no turn ended in %s", w.elapsed().Round(time.Millisecond))
 	}
-	if turn.N == 0 {
-		return Row{}, fmt.Errorf("no turn ended in %s; measure for longer", w.elapsed().Round(time.Millisecond))
-	}
-	row := w.row(l.w.Name, atOnce, l.w.Unit, turn.N)
-	row.P50Ms, row.P99Ms, row.Stages = turn.P50Ms, turn.P99Ms, stages
+	row = w.row(l.w.Name, atOnce, l.w.Unit, n)
+	row.unit(l.w, stages, "turn")
 	row.FactsPerSecond = float64(facts) / w.elapsed().Seconds()
 	return row, nil
 }

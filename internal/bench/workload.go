@@ -33,7 +33,7 @@ func (w Workload) levels(c Config) []int {
 
 // Workloads lists everything that is measured, in order.
 func Workloads() []Workload {
-	return []Workload{turnsWorkload, readsWorkload, intakeWorkload}
+	return []Workload{turnsWorkload, readsWorkload, sdkWorkload, flowWorkload, intakeWorkload, wakeWorkload, watchWorkload}
 }
 
 // Names are those of Workloads.
