@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -243,11 +244,21 @@ func TestConsume_NeverMoreThanSlots(t *testing.T) {
 	b := s.provisioned("worker")
 	slots := newSlots(16)
 	var now, most, ran atomic.Int32
+	full := make(chan struct{}) // all slots have been at work at once
+	var fill sync.Once
 	consume(t, b, bus.Consumption{Slots: slots, Handle: func(context.Context, events.Received) error {
-		for n := now.Add(1); ; {
+		n := now.Add(1)
+		if n == 16 {
+			fill.Do(func() { close(full) })
+		}
+		for {
 			if old := most.Load(); n <= old || most.CompareAndSwap(old, n) {
 				break
 			}
+		}
+		select {
+		case <-full:
+		case <-time.After(10 * time.Second):
 		}
 		time.Sleep(20 * time.Millisecond)
 		now.Add(-1)
