@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,12 +59,14 @@ func hundredDecide(t *testing.T, r *room) {
 		hands = append(hands, r.hand(t, a, threeDoors[i%3], []string{"ann", "ben"}[i/3]))
 	}
 	var wg sync.WaitGroup
+	var asked atomic.Int32
 	codes := make([]int, 100)
 	for i := range codes {
 		h := hands[i%6]
-		// A door that is too busy has done nothing and says so: who asked asks again.
+		// Whose answer is 503 does not know what became of it, and asks again.
 		wg.Go(func() {
 			until(t, "a door to answer", func() bool {
+				asked.Add(1)
 				codes[i], _ = h.decide(t, said[h.who], "")
 				return codes[i] != http.StatusServiceUnavailable
 			})
@@ -91,8 +94,8 @@ func hundredDecide(t *testing.T, r *room) {
 	if n := r.count(t, `SELECT count(*) FROM runner.v_events WHERE run_id = $1 AND kind = $2`, string(id), events.FactApprovalDecided); n != 1 {
 		t.Errorf("the run took %d decisions, want 1", n)
 	}
-	if n := r.count(t, `SELECT count(*) FROM approvals.v_decisions WHERE approval_id = $1`, string(a.ApprovalID)); n != 100 {
-		t.Errorf("the record has %d attempts, want 100", n)
+	if n := r.count(t, `SELECT count(*) FROM approvals.v_decisions WHERE approval_id = $1`, string(a.ApprovalID)); n < 100 || n > int(asked.Load()) {
+		t.Errorf("the record has %d attempts, want 100 to %d", n, asked.Load())
 	}
 }
 
