@@ -351,7 +351,7 @@ const uuidForm = `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`
 
 // differs are the parts of a line that are others in each run: ids, which are the
 // same within a page, and times, durations, digests, prices of calls, names of
-// workers and how far a run was when its start was printed, which are not.
+// workers and how far a run was when its start or fork was printed, which are not.
 var differs = regexp.MustCompile(strings.Join([]string{
 	`(?P<digest>\bsha256:[0-9a-f]{12,64})`,
 	`(?P<id>` + uuidForm + `|\b[a-z]{1,8}-[0-9a-f]{32}\b|\b[0-9a-f]{64}\b)`,
@@ -361,7 +361,7 @@ var differs = regexp.MustCompile(strings.Join([]string{
 	`(?P<key>\b[A-Z2-7]{26}\b)`,
 	`(?P<worker>\brunner-[\w.-]+-\d+-[0-9a-f]{6}\b)`,
 	`(?P<server>http://(127\.0\.0\.1|localhost):\d+)`,
-	`(?P<moment>\bstarted \((queued|running|waiting|completed)\)$)`,
+	`(?P<moment> \((queued|running|waiting|completed)\)$)`,
 	`(?P<rest>\.\.\.|…)`,
 	`(?P<blank>\s+)`,
 }, "|"))
@@ -411,7 +411,7 @@ func (s *pageShell) same(want, got string, bound map[string]string) bool {
 		case "server":
 			b.WriteString(`http://\S+?:\d+`)
 		case "moment":
-			b.WriteString(`started \((?:queued|running|waiting|completed)\)`)
+			b.WriteString(` \((?:queued|running|waiting|completed)\)`)
 		case "rest":
 			b.WriteString(`.*?`)
 		case "blank":
