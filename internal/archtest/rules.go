@@ -84,7 +84,7 @@ var rules = map[string]rule{
 	"internal/chaos": {may: plus(kit, "pkg/", "internal/lab", "internal/scriptmodel", "internal/pgdev", "internal/stdwebhooks"), libs: []string{pgx}},
 
 	// The bench starts the product as a process; what it compares with is its own.
-	"internal/bench": {may: plus(kit, "pkg/", "internal/pg", "internal/pgdev", "internal/scriptmodel"), libs: []string{pgx, natsClient}},
+	"internal/bench": {may: plus(kit, "pkg/", "internal/lab", "internal/pg", "internal/pgdev", "internal/scriptmodel"), libs: []string{pgx, natsClient}},
 
 	"services/trigger":         domain(),
 	"services/trigger/webhook": adapter("trigger", []string{"internal/stdwebhooks"}),

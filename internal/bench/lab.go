@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/holdfast-run/holdfast/internal/config"
+	services "github.com/holdfast-run/holdfast/internal/lab"
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/pgdev"
 )
@@ -85,16 +86,16 @@ func openLab(ctx context.Context, c Config, w Workload, dir string, server *pgde
 }
 
 func (l *lab) openNATS(ctx context.Context) error {
-	ports, err := freePorts(2)
+	addrs, err := services.FreeAddrs(2)
 	if err != nil {
 		return err
 	}
-	p, err := startProcess(ctx, l.c, l.dir, "nats", ports[1], nil, []string{"serve", "nats", "--nats-listen", ports[0], "--nats-dir", filepath.Join(l.dir, "nats")})
+	p, err := startProcess(ctx, l.c, l.dir, "nats", addrs[1], nil, []string{"serve", "nats", "--nats-listen", addrs[0], "--nats-dir", filepath.Join(l.dir, "nats")})
 	if err != nil {
 		return err
 	}
 	l.processes["nats"] = p
-	if l.nats, err = nats.Connect("nats://"+ports[0], nats.MaxReconnects(0)); err != nil {
+	if l.nats, err = nats.Connect("nats://"+addrs[0], nats.MaxReconnects(0)); err != nil {
 		return err
 	}
 	l.js, err = jetstream.New(l.nats)
@@ -104,7 +105,7 @@ func (l *lab) openNATS(ctx context.Context) error {
 // openService runs a service by the command that operators type. The runner whose
 // model is a script is the one exception: its command is the bench's own.
 func (l *lab) openService(ctx context.Context, name string) (*process, error) {
-	ports, err := freePorts(2)
+	addrs, err := services.FreeAddrs(2)
 	if err != nil {
 		return nil, err
 	}
@@ -120,11 +121,11 @@ func (l *lab) openService(ctx context.Context, name string) (*process, error) {
 		args = []string{ScriptedRunnerCommand}
 	case "runner":
 	default:
-		args = append(args, "--listen", ports[0])
+		args = append(args, "--listen", addrs[0])
 	}
-	p, err := startProcess(ctx, l.c, l.dir, name, ports[1], env, args)
+	p, err := startProcess(ctx, l.c, l.dir, name, addrs[1], env, args)
 	if p != nil {
-		p.addr = ports[0]
+		p.addr = addrs[0]
 	}
 	return p, err
 }

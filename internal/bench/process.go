@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -104,17 +103,4 @@ func (p *process) tail() string {
 		return err.Error()
 	}
 	return string(b[max(0, len(b)-2000):])
-}
-
-// freePorts finds addresses that nobody listens on now.
-func freePorts(n int) (addrs []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all are held until the last is found, so none comes twice
-		addrs = append(addrs, l.Addr().String())
-	}
-	return addrs, nil
 }

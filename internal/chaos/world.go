@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -69,15 +68,13 @@ func openWorld(dir string) (*world, error) {
 		url     *string
 		handler http.Handler
 	}{{&w.url, mux}, {&w.modelURL, w.model}} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		url, server, err := lab.Serve(part.handler)
 		if err != nil {
 			w.close()
 			return nil, err
 		}
-		server := &http.Server{Handler: part.handler, ReadHeaderTimeout: 5 * time.Second}
 		w.servers = append(w.servers, server)
-		*part.url = "http://" + l.Addr().String()
-		go func() { _ = server.Serve(l) }() // ends with close
+		*part.url = url
 	}
 	return w, nil
 }

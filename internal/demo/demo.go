@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -187,15 +186,13 @@ func (s *scene) openWorld() (*world, error) {
 		url     *string
 		handler http.Handler
 	}{{&w.webURL, s.web}, {&w.pricesURL, prices}, {&w.modelURL, s.model}} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		url, server, err := lab.Serve(part.handler)
 		if err != nil {
 			w.close()
 			return nil, err
 		}
-		server := &http.Server{Handler: part.handler, ReadHeaderTimeout: 5 * time.Second}
 		w.servers = append(w.servers, server)
-		*part.url = "http://" + l.Addr().String()
-		go func() { _ = server.Serve(l) }() // ends with close
+		*part.url = url
 	}
 	return w, nil
 }

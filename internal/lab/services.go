@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,13 +66,13 @@ func (s *Services) lay(replicas map[string]int) error {
 	for _, role := range Roles {
 		processes += max(replicas[role], 1)
 	}
-	ports, err := freePorts(2*processes + 1)
+	addrs, err := FreeAddrs(2*processes + 1)
 	if err != nil {
 		return err
 	}
 	next := func() string {
-		addr := fmt.Sprintf("127.0.0.1:%d", ports[0])
-		ports = ports[1:]
+		addr := addrs[0]
+		addrs = addrs[1:]
 		return addr
 	}
 	s.NATS = next()
@@ -153,18 +152,4 @@ func startAll(ctx context.Context, sup *Supervisor, programs []Program) error {
 	}
 	all.Wait()
 	return errors.Join(errs...)
-}
-
-// freePorts finds n ports that nobody listens on now.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all are held until the last is found, so none comes twice
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }

@@ -3,18 +3,16 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-run/holdfast/internal/lab"
 )
 
 // patience is how long a condition is waited for that should hold in a moment.
@@ -199,35 +197,12 @@ func baseEnv() []string {
 	return env
 }
 
-var ports struct {
-	sync.Mutex
-	given map[int]bool
-}
-
-// free is a loopback address for one server. It lies below the range from which
-// systems give ports to outgoing connections, so that a server which is started
-// again finds its port as it left it.
+// free is a loopback address for one server, as [lab.FreeAddrs] gives it.
 func free(t *testing.T) string {
 	t.Helper()
-	ports.Lock()
-	defer ports.Unlock()
-	if ports.given == nil {
-		ports.given = map[int]bool{}
+	addrs, err := lab.FreeAddrs(1)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for range 1000 {
-		port := 20_000 + rand.IntN(12_000)
-		if ports.given[port] {
-			continue
-		}
-		addr := fmt.Sprintf("127.0.0.1:%d", port)
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			continue
-		}
-		_ = l.Close()
-		ports.given[port] = true
-		return addr
-	}
-	t.Fatal("no free port")
-	return ""
+	return addrs[0]
 }
