@@ -138,6 +138,7 @@ func TestRun_KeepsPlanAndFacts(t *testing.T) {
 // and after what follows was published. Who takes over has both, once, and sends
 // the call that the dead one owed.
 func TestRun_KilledWithAPlanJustWritten(t *testing.T) {
+	t.Parallel()
 	for point, nth := range map[string]int{"runner.answer_committed": 1, "runner.published": 2} {
 		t.Run(point, func(t *testing.T) {
 			r := newBuiltinRig(t)

@@ -301,6 +301,7 @@ func TestRun_AsksAPerson(t *testing.T) {
 // and the publish, or between the publish and the acknowledgement. Whoever takes
 // over makes them exist once each, and asks the model nothing again.
 func TestRun_KilledWhileItStartsChildren(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{"runner.answer_committed", "runner.published"} {
 		t.Run(point, func(t *testing.T) {
 			r := newBuiltinRig(t)

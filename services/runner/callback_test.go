@@ -50,6 +50,7 @@ func (r *rig) pendingCallbacks(id events.RunID) (n int) {
 // However a run ends, the commit of its end owes one call; the answer is kept
 // and the end stays as it is.
 func TestCallback_EveryEndIsPostedOnce(t *testing.T) {
+	t.Parallel()
 	for want, how := range map[string]struct {
 		answer string
 		end    func(r *rig, id events.RunID)

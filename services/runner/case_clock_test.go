@@ -15,6 +15,7 @@ import (
 // A run's clocks come apart by five minutes while its model answers, in either
 // direction: it is not taken over and nothing is asked twice.
 func TestCaseC14_AClockStepsDuringARun(t *testing.T) {
+	t.Parallel()
 	for name, by := range map[string]time.Duration{"the database's back": -5 * time.Minute, "the runners' back": 5 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)

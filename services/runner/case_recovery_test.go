@@ -239,6 +239,7 @@ func (s racing) Commit(ctx context.Context, c runner.Commit) (int64, time.Time, 
 // reading and the commit of an answer: decided again, the answer is kept with
 // its cost and none of its calls is sent.
 func TestCaseC13_RebasedAnswerSendsNoCall(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		commands []string
 		status   string

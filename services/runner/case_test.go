@@ -17,6 +17,7 @@ import (
 // a later answer uses an id again. Each is sent under its own key, which stays
 // the same when the process fails in between, and has its own result.
 func TestCaseD03_CallsOfOneAnswerHaveKeysOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{"nowhere", "runner.committed", "runner.answer_committed", "runner.published"} {
 		t.Run(point, func(t *testing.T) {
 			r := newRig(t)

@@ -12,6 +12,7 @@ import (
 // written stays, nothing of it is done again, and another runner takes the run to its
 // end. What the tools service and the approvals write is in their own tests.
 func TestCaseC06_KilledAfterEachKindOfWrite(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		point   string
 		last    string // kind of the last row when it dies

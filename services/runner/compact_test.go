@@ -214,6 +214,7 @@ func TestCompact_AnswerCutByTheWindow(t *testing.T) {
 // A summary that cannot be used is a failed, paid model call: asked for again, and
 // after the third of them a person looks. No tool that it asks for is called.
 func TestCompact_SummaryThatIsNone(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		answer scriptmodel.Answer
 		want   string
@@ -298,6 +299,7 @@ func TestCompact_SummaryCallFailsAndIsBudgeted(t *testing.T) {
 // A paused turn is never cut from its continuation, and answers that say nothing and
 // messages of people keep their place.
 func TestCompact_CutsBetweenTurnsOnly(t *testing.T) {
+	t.Parallel()
 	n := 0
 	c := scripted(func(r scriptmodel.Request) scriptmodel.Answer {
 		if asksForSummary(r) {
@@ -393,6 +395,7 @@ func TestCompact_RestatesWhatTheRunKeeps(t *testing.T) {
 
 // An agent that does not ask for it is never shortened.
 func TestCompact_IsOffUnlessSet(t *testing.T) {
+	t.Parallel()
 	c, _ := looks(30, "never")
 	l := newLoop(t, spec.ProviderAnthropic, "the task", c).bigLooks()
 	l.run().ends(events.StatusCompleted, "")

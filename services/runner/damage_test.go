@@ -22,6 +22,7 @@ func looksOnce(_ context.Context, q runner.Request, _ int) (runner.Answer, error
 // A journal that gives no state parks its run and names the row; no model or tool
 // call is made from it, and the others go on. Repaired, the run goes on where it was.
 func TestCaseC11_DamagedJournal(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]string{
 		"bytes of the newest row are others": `UPDATE runner.journal SET data = '"garbled"' WHERE run_id = $1 AND seq = 2`,
 		"the newest row is gone":             `DELETE FROM runner.journal WHERE run_id = $1 AND seq = 2`,

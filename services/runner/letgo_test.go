@@ -76,6 +76,7 @@ func (f *failures) end() {
 // model call. It lives on, so nobody can take the claim away: it lets go of it, and of
 // what is reserved for the call, and whoever gets the message makes the call.
 func TestRecovery_AFailedSendKeepsNoClaim(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{events.FactStarted, events.FactModelAnswered} {
 		t.Run(kind, func(t *testing.T) {
 			r := newRig(t)

@@ -140,6 +140,7 @@ func TestCaseH01_SharedToolCallsNeverOvershoot(t *testing.T) {
 // are made, and who finds none fails with the numbers. One alert is told at each
 // threshold, and names the flow's run and the one that passed it.
 func TestCaseH01_RunsUnderAFlowShareItsCeiling(t *testing.T) {
+	t.Parallel()
 	for _, unit := range []string{"modelCalls", "steps"} {
 		t.Run(unit, func(t *testing.T) {
 			r := newRig(t)

@@ -42,6 +42,7 @@ spec: {model: lossy, instructions: work, budget: {tokens: 5000, cost: 1, modelCa
 // was billed twice is counted twice, the pool is never passed, and a pool that has
 // room for the lost one alone stops the retry.
 func TestBudget_AReplyThatIsLost(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		limit     int
 		onTheLine bool

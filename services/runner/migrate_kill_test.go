@@ -15,6 +15,7 @@ import (
 // carried out before the call is made again. What was committed stays, the run moves
 // once, and no answer of the old version is asked for again.
 func TestMigrate_SurvivesKills(t *testing.T) {
+	t.Parallel()
 	const answered, called, moved = events.FactModelAnswered, events.FactToolCompleted, events.FactMigrated
 	look := []string{events.FactStarted, answered, events.FactMigrationOrdered, called, moved}
 	change := []string{answered, events.FactApprovalDecided, called, answered, events.FactCompleted}

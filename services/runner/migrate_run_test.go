@@ -166,6 +166,7 @@ func TestMigrate_WaitsAndMoves(t *testing.T) {
 // messages come again, to it or to the other; orders come twice and in the wrong order.
 // The run moves once, each call is made once and no answer is asked for twice.
 func TestMigrate_SurvivesItsCrashes(t *testing.T) {
+	t.Parallel()
 	for _, sent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sent=%t", sent), func(t *testing.T) {
 			r := newMovable(t, events.Approve)
@@ -206,6 +207,7 @@ func TestMigrate_SurvivesItsCrashes(t *testing.T) {
 // While somebody has the claim nothing moves, also when it was taken after the run
 // was read: the commit that would move it finds the claim and decides again.
 func TestMigrate_ACommitBesideAClaimDecidesAgain(t *testing.T) {
+	t.Parallel()
 	for _, paused := range []bool{false, true} {
 		t.Run(fmt.Sprintf("paused=%t", paused), func(t *testing.T) {
 			r := newRig(t)

@@ -115,6 +115,7 @@ func TestRecovery_ParallelResultsRace(t *testing.T) {
 // The process dies between commit and publish: the redelivered message sends
 // what every row of its cause says, events too.
 func TestRecovery_CrashBetweenCommitAndPublish(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{"runner.committed", "runner.answer_committed", "runner.published"} {
 		t.Run(point, func(t *testing.T) {
 			r := newRig(t)
@@ -219,6 +220,7 @@ func TestCaseC01_FencedWorkerNeverActs(t *testing.T) {
 // An answer that races a pause, a cancel or an end is recorded with its cost,
 // and none of its calls is sent.
 func TestCaseC13_AnswerRacesACommand(t *testing.T) {
+	t.Parallel()
 	for what, wantStatus := range map[string]string{events.RunPause: events.StatusPaused, events.RunCancel: events.StatusCancelled} {
 		t.Run(what, func(t *testing.T) {
 			r := newRig(t)

@@ -27,20 +27,15 @@ func TestDecisions(t *testing.T) {
 	forward := db.Clock(t)
 	d := deploy(t, db.URL).runners(1)
 	r := d.room(t)
-	t.Run("together", func(t *testing.T) {
-		for name, prove := range map[string]func(*testing.T, *room){
-			"E01 a hundred decide one request":         hundredDecide,
-			"E04 a yes after the run was cancelled":    func(t *testing.T, r *room) { yesAfterTheEnd(t, r, "teller") },
-			"E04 a yes after the run's time":           func(t *testing.T, r *room) { yesAfterTheEnd(t, r, "hasty") },
-			"E04 a yes beside a cancel":                yesBesideACancel,
-			"E09 a no with a reason and the same call": noWithAReason,
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				prove(t, r)
-			})
-		}
-	})
+	for name, prove := range map[string]func(*testing.T, *room){
+		"E01 a hundred decide one request":         hundredDecide,
+		"E04 a yes after the run was cancelled":    func(t *testing.T, r *room) { yesAfterTheEnd(t, r, "teller") },
+		"E04 a yes after the run's time":           func(t *testing.T, r *room) { yesAfterTheEnd(t, r, "hasty") },
+		"E04 a yes beside a cancel":                yesBesideACancel,
+		"E09 a no with a reason and the same call": noWithAReason,
+	} {
+		t.Run(name, func(t *testing.T) { prove(t, r) })
+	}
 	t.Run("E06 calls of one answer and a crash between two decisions", func(t *testing.T) { callsOfOneAnswer(t, r) })
 	t.Run("E08 all runners are down", func(t *testing.T) { decidedWithoutRunners(t, r) })
 	t.Run("approved at nine until five past, and the runners down until noon", func(t *testing.T) { approvedUntilFivePast(t, r, forward) })

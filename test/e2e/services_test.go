@@ -7,6 +7,8 @@ func TestServices(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, fresh(t))
 	d.queuedUntilARunnerComes(t)
+	// First, while the others wait for their turn: it takes longest.
+	t.Run("in a browser", func(t *testing.T) { inABrowser(t, d) })
 	for name, prove := range map[string]func(*testing.T, *deployment){
 		"a signed webhook starts one run":              webhookStartsOneRun,
 		"the API starts one run":                       apiStartsOneRun,
@@ -25,7 +27,6 @@ func TestServices(t *testing.T) {
 		"a running run keeps the definitions it has":   runKeepsItsDefinitions,
 		"a name means another agent in each namespace": namespacesAreApart,
 		"apply says where a field is wrong":            applyNamesThePlace,
-		"in a browser":                                 inABrowser,
 		"bad input is refused with what and where":     badInputIsRefused,
 	} {
 		t.Run(name, func(t *testing.T) {
