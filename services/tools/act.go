@@ -30,7 +30,7 @@ type intent struct {
 	live   bool // From is an open intent
 	waited bool // for a callback that did not come
 	claim  Claim
-	sent   time.Time // when the intent was asked for
+	sent   time.Time // when the intent was sent to the database
 	until  time.Time // of this process's clock: no act starts later
 }
 
@@ -132,7 +132,8 @@ func (s *Service) commitIntent(ctx context.Context, j *job, in *intent) error {
 		Epoch: began.Epoch, AttemptID: b.AttemptID, Worker: s.worker,
 		Attempts: b.From.Attempts + 1, Doubted: b.Doubted,
 	}
-	in.sent, in.until = sent, sent.Add(b.Lease)
+	in.sent = sent.Add(began.Waited)
+	in.until = in.sent.Add(b.Lease)
 	return nil
 }
 

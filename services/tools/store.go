@@ -98,6 +98,9 @@ type Began struct {
 	// Held names the stop that the effect waits for; no intent is committed.
 	Held  string
 	Epoch int64
+	// Waited is how long Begin waited for its turn at the database before it sent
+	// anything: the lease began no earlier.
+	Waited time.Duration
 }
 
 // Doubt asks to give an intent up whose owner may have acted.

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -100,20 +102,26 @@ var errGuard = errors.New("guard lost")
 // Begin implements tools.Store. A repeat after a lost reply finds its own
 // attempt id and succeeds.
 func (s *Store) Begin(ctx context.Context, b tools.Begin) (began tools.Began, err error) {
+	asked := time.Now()
+	// An attempt that was sent again may have been committed the first time.
+	waited := sync.OnceValue(func() time.Duration { return time.Since(asked) })
 	err = pg.Retry(ctx, func(ctx context.Context) error {
 		if b.Read {
 			began, err = s.beginRead(ctx, b)
 		} else {
-			began, err = s.beginEffect(ctx, b)
+			began, err = s.beginEffect(ctx, b, func() { waited() })
+			began.Waited = waited()
 		}
 		return err
 	})
 	return began, err
 }
 
-func (s *Store) beginEffect(ctx context.Context, b tools.Begin) (tools.Began, error) {
+// beginEffect calls sending right before it sends what it commits.
+func (s *Store) beginEffect(ctx context.Context, b tools.Begin, sending func()) (tools.Began, error) {
 	var began tools.Began
 	err := s.keyedTx(ctx, func(tx pgx.Tx) error {
+		sending()
 		var epoch *int64
 		err := tx.QueryRow(ctx, beginEffectSQL, b.Worker, b.Gated, approvalID(b.Call), string(b.Call.ID), string(b.Bind),
 			b.Call.Namespace, b.EffectID, b.Call.Tool, b.Call.Key, string(b.Call.RunID), string(b.Call.Args), string(b.Call.ArgsDigest),

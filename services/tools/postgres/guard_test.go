@@ -15,6 +15,7 @@ import (
 type bench struct {
 	t     *testing.T
 	admin *pgxpool.Pool
+	pool  *pgxpool.Pool // of the store
 	store *postgres.Store
 	call  tools.Call
 }
@@ -23,7 +24,8 @@ func setup(t *testing.T) *bench {
 	t.Helper()
 	db := pgtest.New(t)
 	run := events.NewRunID()
-	return &bench{t: t, admin: db.Pool, store: postgres.New(db.Open(t, "holdfast_tools")), call: tools.Call{
+	pool := db.Open(t, "holdfast_tools")
+	return &bench{t: t, admin: db.Pool, pool: pool, store: postgres.New(pool), call: tools.Call{
 		ID: events.NewCallID(run, 3, 0), RunID: run, Namespace: "default", Tool: "pay", ToolDigest: "sha256:t", Pool: "default",
 		Args: []byte(`{}`), ArgsDigest: "sha256:a", MintedKey: "k", Key: "k", Status: "open",
 	}}
@@ -73,11 +75,45 @@ func TestBegin_RepeatAfterALostReply(t *testing.T) {
 	b := setup(t)
 	in := b.begin("t-1", "w1", tools.Claim{}, false)
 	first, again := b.mustBegin(in), b.mustBegin(in)
+	first.Waited, again.Waited = 0, 0
 	if first != again || first.Lost || first.Epoch != 1 {
 		t.Errorf("first %+v, again %+v", first, again)
 	}
 	if other := b.mustBegin(b.begin("t-2", "w1", tools.Claim{}, false)); !other.Lost {
 		t.Errorf("another attempt of the same worker got %+v", other)
+	}
+}
+
+// A lease is not used up by waiting for a connection: where many wait, every intent
+// would come too late for its act, and be renewed, and wait again.
+func TestBegin_WaitsOutsideItsLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var held []*pgxpool.Conn
+	for range b.pool.Config().MaxConns {
+		c, err := b.pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, c)
+	}
+	in := b.begin("t-1", "w1", tools.Claim{}, false)
+	in.Lease = 50 * time.Millisecond
+	var began tools.Began
+	asked, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		close(asked)
+		var err error
+		began, err = b.store.Begin(t.Context(), in)
+		done <- err
+	}()
+	<-asked
+	time.Sleep(10 * in.Lease)
+	for _, c := range held {
+		c.Release()
+	}
+	if err := <-done; err != nil || began.Waited < in.Lease {
+		t.Errorf("waited %s before the lease of %s, %v", began.Waited, in.Lease, err)
 	}
 }
 

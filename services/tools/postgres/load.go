@@ -14,15 +14,18 @@ import (
 	"github.com/holdfast-run/holdfast/services/tools"
 )
 
-const loadEffectSQL = `SELECT ` + effectColumns + ` FROM tools.effects e WHERE e.namespace = $1 AND e.tool = $2 AND e.key = $3`
+// loadEffectSQL finds an effect by the hash of its key. By namespace, tool and key there
+// would be two indexes to choose from, and a plan that was made for an empty table, where
+// both cost the same, may read a whole namespace later.
+const loadEffectSQL = `SELECT ` + effectColumns + ` FROM tools.effects e WHERE e.effect_id = $1`
 
 // loadBeatsSQL reads the clock, the beat of whoever holds the claim and our
 // own, as seconds. A beat of -infinity belongs to a worker that stopped.
 const loadBeatsSQL = `
 WITH owner AS (
-	SELECT e.worker FROM tools.effects e WHERE e.namespace = $1 AND e.tool = $2 AND e.key = $3 AND e.worker IS NOT NULL
+	SELECT e.worker FROM tools.effects e WHERE e.effect_id = $1 AND e.worker IS NOT NULL
 	UNION ALL
-	SELECT c.worker FROM tools.calls c WHERE c.call_id = $4 AND c.worker IS NOT NULL
+	SELECT c.worker FROM tools.calls c WHERE c.call_id = $2 AND c.worker IS NOT NULL
 	LIMIT 1
 ), beats AS (
 	SELECT w.name,
@@ -33,7 +36,7 @@ WITH owner AS (
 SELECT clock_timestamp(), o.age, o.fresh_for, m.age, m.fresh_for
   FROM (SELECT 1) one
   LEFT JOIN beats o ON o.name = (SELECT worker FROM owner)
-  LEFT JOIN beats m ON m.name = $5`
+  LEFT JOIN beats m ON m.name = $3`
 
 const executesSQL = `SELECT kind, name, digest FROM runner.v_runs WHERE run_id = $1 AND namespace = $2`
 
@@ -50,16 +53,17 @@ type beatsRow struct {
 func (s *Store) Load(ctx context.Context, c events.CallTool, key, worker string) (tools.State, error) {
 	var st tools.State
 	var beats beatsRow
+	effectID := tools.EffectID(c.Namespace, c.Tool, key)
 	b := &pgx.Batch{}
 	b.Queue(getCallSQL, string(c.CallID)).Query(func(rows pgx.Rows) (err error) {
 		st.Call, err = oneCall(rows, nil)
 		return err
 	})
-	b.Queue(loadEffectSQL, c.Namespace, c.Tool, key).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(loadEffectSQL, effectID).Query(func(rows pgx.Rows) (err error) {
 		st.Effect, err = oneEffect(rows, nil)
 		return err
 	})
-	b.Queue(loadBeatsSQL, c.Namespace, c.Tool, key, string(c.CallID), worker).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(loadBeatsSQL, effectID, string(c.CallID), worker).Query(func(rows pgx.Rows) (err error) {
 		beats, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[beatsRow])
 		return err
 	})

@@ -125,7 +125,7 @@ var _ tools.OnceStore = (*Store)(nil)
 func (s *Store) LoadOnce(ctx context.Context, namespace, tool, key string) (e *tools.Effect, now time.Time, err error) {
 	b := &pgx.Batch{}
 	b.Queue(clockSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	b.Queue(loadEffectSQL, namespace, tool, key).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(loadEffectSQL, tools.EffectID(namespace, tool, key)).Query(func(rows pgx.Rows) (err error) {
 		e, err = oneEffect(rows, nil)
 		return err
 	})

@@ -73,3 +73,18 @@ func TestSweeps_ReadOnlyWhatIsOld(t *testing.T) {
 		t.Errorf("keys that are over:\n%s", plan)
 	}
 }
+
+// What each call reads is found by its key also by a plan that was made while the ledger
+// was empty.
+func TestLoad_ReadsNothingElse(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for name, plan := range map[string]string{
+		"the effect": db.Plan(t, loadEffectSQL, "e-1"),
+		"its owner":  db.Plan(t, loadBeatsSQL, "e-1", "call", "worker"),
+	} {
+		if !strings.Contains(plan, "using effects_id on") || strings.Contains(plan, "Filter: (effect_id") {
+			t.Errorf("%s:\n%s", name, plan)
+		}
+	}
+}
