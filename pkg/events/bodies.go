@@ -134,6 +134,10 @@ type Command struct {
 	// the runner's own: that has room again, and who is paused for it goes on.
 	Budget string `json:"budget,omitempty"`
 	To     int64  `json:"to,omitempty"`
+	// Place is which of the orders to the run this one is, as their door took them;
+	// zero: it has none. Of pauses and resumes, and of raises of one budget, one that
+	// comes behind a later one does nothing.
+	Place int `json:"place,omitempty"`
 }
 
 // Signal hands data to a run from outside. Its message ID is "signal:<id>".

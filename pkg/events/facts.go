@@ -268,6 +268,7 @@ type Paused struct {
 	// Principal is who asked, for an operator's pause or resume.
 	Principal string `json:"principal,omitempty"`
 	CommandID string `json:"command_id,omitempty"`
+	Place     int    `json:"place,omitempty"` // as in Command
 }
 
 // Reader is the oldest reader that holds the run to its bounds.
@@ -292,6 +293,7 @@ type Resumed struct {
 	By        string      `json:"by"` // "operator", "budget", "window"
 	Principal string      `json:"principal,omitempty"`
 	CommandID string      `json:"command_id,omitempty"`
+	Place     int         `json:"place,omitempty"` // as in Command
 	Release   []AskedCall `json:"release,omitempty"`
 }
 
@@ -317,8 +319,11 @@ type Ending struct {
 	By     string          `json:"by,omitempty"`
 }
 
-// LateResult keeps a fact that arrived after the end. It changes nothing.
+// LateResult keeps what arrived when it could change nothing any more.
 type LateResult struct {
 	Type string          `json:"type"`
 	Data json.RawMessage `json:"data"`
+	// Overtaken is the ID of the order that was given later and came first, and
+	// holds instead of this one.
+	Overtaken string `json:"overtaken,omitempty"`
 }

@@ -109,7 +109,7 @@ func Facts() []FactKind {
 		{Kind: FactMigrationRefused, Doc: "The order to move the run to another version is not carried out; the run goes on as it was.", New: body[MigrationRefused], Reader: 3},
 		{Kind: FactSlotsAwaited, Doc: "The run waits until others under its concurrency keys have ended.", New: body[SlotsAwaited], Reader: 3},
 		{Kind: FactSlotsTaken, Doc: "The run has its place under all of its concurrency keys, until it ends.", New: body[SlotsTaken], Reader: 3},
-		{Kind: FactLateResult, Doc: "Something arrived after the end, and changed nothing.", New: body[LateResult]},
+		{Kind: FactLateResult, Doc: "Something arrived after the end, or behind what was ordered later, and changed nothing.", New: body[LateResult]},
 	}
 }
 

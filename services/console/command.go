@@ -24,6 +24,19 @@ type Command struct {
 	CreatedAt     time.Time
 	AnnounceCount int
 	Landed        bool
+	// Place is which of the commands and messages to the run it is, in the order in
+	// which they were taken; zero: it has none. See Placed.
+	Place int
+}
+
+// Placed reports whether c gets a Place: of two such commands the later one holds,
+// in whichever order they reach the run.
+func (c Command) Placed() bool {
+	switch c.Kind {
+	case events.RunPause, events.RunResume, events.RunRaiseBudget:
+		return true
+	}
+	return false
 }
 
 // Order is what an operator asks for.
@@ -131,7 +144,10 @@ func (c Command) Cause() string {
 
 // Announcement is the message that hands c to the runner, under msgID.
 func Announcement(c Command, msgID string) events.Message {
-	typ := events.TypeCommandRun
+	typ, body := events.TypeCommandRun, c.Body
+	if c.Placed() {
+		body = c.inPlace()
+	}
 	switch c.Kind {
 	case events.RunSignal:
 		typ = events.TypeSignalRun
@@ -151,6 +167,20 @@ func Announcement(c Command, msgID string) events.Message {
 		About:     string(c.RunID),
 		Time:      c.CreatedAt,
 		Namespace: c.Namespace,
-		Data:      c.Body,
+		Data:      body,
 	}
+}
+
+// inPlace is the body with c's place, which the door gave it when it was stored.
+func (c Command) inPlace() json.RawMessage {
+	var body events.Command
+	if json.Unmarshal(c.Body, &body) != nil {
+		return c.Body
+	}
+	body.Place = c.Place
+	raw, err := events.Marshal(body)
+	if err != nil {
+		return c.Body
+	}
+	return raw
 }

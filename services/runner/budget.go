@@ -137,7 +137,7 @@ func (s *Service) noRoom(ctx context.Context, l Loaded, plan *Plan, m events.Rec
 // changes nothing. One that is recorded has lifted it, and may come again behind a
 // lower limit.
 func (s *Service) raisePool(ctx context.Context, st *State, plan *Plan, in Input) error {
-	if in.Command == nil || in.What != events.RunRaiseBudget || st.Causes.has(in.Cause) {
+	if in.Command == nil || in.What != events.RunRaiseBudget || st.Causes.has(in.Cause) || st.overtaken(*in.Command) != "" {
 		return nil
 	}
 	name, shared := sharedPool(in.Command.Budget)

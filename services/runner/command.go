@@ -18,29 +18,33 @@ const (
 func sharedPool(budget string) (name string, ok bool) { return strings.CutPrefix(budget, "pool:") }
 
 // command decides an operator's command. One that makes no sense now (resume
-// of a run that is not paused) is still recorded, so that it lands once.
+// of a run that is not paused) is still recorded, so that it lands once, and so is
+// one that a later one has overtaken. A person's pause takes the place of a budget's.
 func (d *decision) command(what string, c events.Command) error {
 	s := d.state
+	if s.overtaken(c) != "" {
+		return d.lateCommand(c)
+	}
 	switch what {
 	case events.RunCancel:
 		if s.Cancel != nil {
-			return d.late(Input{Type: events.TypeCommandRun, Original: c})
+			return d.lateCommand(c)
 		}
 		return d.add(events.FactCancelRequested, s.cancelBody(c), true)
 	case events.RunPause:
-		if s.Pause != nil || s.Cancel != nil {
-			return d.late(Input{Type: events.TypeCommandRun, Original: c})
+		if s.Pause != nil && s.Pause.By == pausedByOperator || s.Cancel != nil {
+			return d.lateCommand(c)
 		}
-		return d.add(events.FactPaused, events.Paused{By: pausedByOperator, Reason: c.Reason, Principal: c.Principal, CommandID: c.ID}, true)
+		return d.add(events.FactPaused, events.Paused{By: pausedByOperator, Reason: c.Reason, Principal: c.Principal, CommandID: c.ID, Place: c.Place}, true)
 	case events.RunResume:
 		if s.Pause == nil && s.Attention == nil || s.Cancel != nil {
-			return d.late(Input{Type: events.TypeCommandRun, Original: c})
+			return d.lateCommand(c)
 		}
 		by := pausedByOperator
 		if c.Budget != "" { // it has room again
 			by = pausedByBudget
 		}
-		return d.add(events.FactResumed, events.Resumed{By: by, Principal: c.Principal, CommandID: c.ID, Release: s.heldCalls(d.now)}, true)
+		return d.add(events.FactResumed, events.Resumed{By: by, Principal: c.Principal, CommandID: c.ID, Place: c.Place, Release: s.heldCalls(d.now)}, true)
 	case events.RunRaiseBudget:
 		var release []events.AskedCall
 		if s.Pause != nil && s.Pause.By == pausedByBudget {

@@ -108,6 +108,14 @@ func TestPoolRaise_TheNewestDefinitionWins(t *testing.T) {
 	if c := ceiling(); c != 11 {
 		t.Errorf("the ceiling is %d after the raise came again, want the 11 of the definition", c)
 	}
+	// Nor does one that a later raise has overtaken.
+	r.command(ids[1], events.RunRaiseBudget, events.Command{ID: "second", Budget: "pool:night", To: 12, Place: 2})
+	r.eventually("it is raised again", func() bool { return ceiling() == 12 }, func() string { return fmt.Sprint(ceiling()) })
+	r.command(ids[1], events.RunRaiseBudget, events.Command{ID: "first", Budget: "pool:night", To: 13, Place: 1})
+	r.eventually("the one before it is recorded", func() bool { return strings.Contains(r.journalText(ids[1]), `"overtaken":"second"`) }, func() string { return r.journalText(ids[1]) })
+	if c := ceiling(); c != 12 {
+		t.Errorf("the ceiling is %d, and the last word was 12", c)
+	}
 	r.defs.apply(t, nightly("limit: 10, onExceeded: alert"))
 	for _, id := range ids {
 		r.reaches(id, events.StatusCompleted)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -425,5 +426,42 @@ func TestCaseC02_RedeliveryLeavesTheLivingAlone(t *testing.T) {
 	var epoch, attempts int
 	if err := r.sql.QueryRow(t.Context(), `SELECT claim_epoch, attempts FROM runner.v_runs WHERE run_id = $1`, string(id)).Scan(&epoch, &attempts); err != nil || epoch != 1 || attempts != 0 {
 		t.Errorf("epoch %d, %d attempts (%v), want 1 and 0", epoch, attempts, err)
+	}
+}
+
+// A pause and a resume reach the runner the wrong way round, each twice: the run goes
+// on, as the last word says, and its journal names what the pause gave way to. The
+// other way round it stands still.
+func TestRecovery_TheLastWordHolds(t *testing.T) {
+	for last, tc := range map[string]struct{ earlier, want string }{
+		events.RunResume: {events.RunPause, events.StatusCompleted},
+		events.RunPause:  {events.RunResume, events.StatusPaused},
+	} {
+		t.Run(last, func(t *testing.T) {
+			r := newRig(t)
+			m := &script{answer: func(_ context.Context, _ runner.Request, n int) (runner.Answer, error) {
+				if n == 1 {
+					return asks(runner.ModelCall{Tool: "look"}), nil
+				}
+				return said("done"), nil
+			}}
+			r.worker(m)
+			calls := r.tools("")
+			id := r.start(events.KindAgent, "clerk", `{}`)
+			r.eventually("a call is out", func() bool { return len(calls.all()) == 1 }, func() string { return r.journalText(id) })
+			for i, what := range []string{last, tc.earlier} {
+				r.command(id, what, events.Command{Place: 2 - i})
+				r.eventually("it is recorded", func() bool { return len(r.kinds(id)) == 3+i }, func() string { return r.journalText(id) })
+				r.command(id, what, events.Command{Place: 2 - i})
+			}
+			r.finish(calls.all()[0], events.CallSucceeded, `1`)
+			r.eventually("the result is recorded", func() bool { return slices.Contains(r.kinds(id), events.FactToolCompleted) }, func() string { return r.journalText(id) })
+			r.drained()
+			r.reaches(id, tc.want)
+			if text := r.journalText(id); !strings.Contains(text, `"overtaken":"`+last+`-`+string(id)+`"`) {
+				t.Errorf("no row says that the %s was overtaken:\n%s", tc.earlier, text)
+			}
+			r.consistent(id)
+		})
 	}
 }

@@ -68,6 +68,7 @@ type State struct {
 	Fork       *events.Forked    // the newest; nil for a run that began by itself
 	Guarded    bool              // every write needs a yes: what it goes on from was edited, or may be
 	Raised     map[string]int64  // ceilings lifted by command, by the names in ceilings.go
+	Orders     map[string]order  // the newest command about each thing; never written, only replaced
 	Signals    []events.Signal   // kept until a call takes them, the oldest first
 	Edits      []Edit            // calls that a person changed; never written, only replaced
 	Refusals   []Refusal         // calls that a person said no to; never written, only replaced
@@ -252,10 +253,15 @@ func (s *State) apply(f Fact) error {
 			return s.alarm(t)
 		})
 	case events.FactPaused:
-		return decodeInto(f, func(p events.Paused) error { s.Pause, s.PauseSeq = &p, f.Seq; return nil })
+		return decodeInto(f, func(p events.Paused) error {
+			s.Pause, s.PauseSeq = &p, f.Seq
+			s.ordered(events.Command{ID: p.CommandID, Place: p.Place})
+			return nil
+		})
 	case events.FactResumed:
 		return decodeInto(f, func(r events.Resumed) error {
 			s.Pause, s.Attention, s.Failures = nil, nil, 0
+			s.ordered(events.Command{ID: r.CommandID, Place: r.Place})
 			return s.release(f.Seq, r.Release)
 		})
 	case events.FactBudgetRaised:
@@ -303,7 +309,7 @@ func (s *State) apply(f Fact) error {
 	case events.FactMigrationRefused:
 		return decodeInto(f, func(m events.MigrationRefused) error { s.migrationRefused(m); return nil })
 	case events.FactLateResult:
-		return nil
+		return decodeInto(f, s.late)
 	}
 	return fmt.Errorf("kind %q is not known, and the run says that this release can read it", f.Kind)
 }
@@ -496,6 +502,7 @@ func (s *State) timerFired(t events.TimerFired) {
 }
 
 func (s *State) raised(_ int64, r events.Raised) {
+	s.ordered(r.Command)
 	_, shared := sharedPool(r.Budget)
 	if _, isWall := s.wallOf(r.Budget); isWall || !shared {
 		s.Raised[r.Budget] = r.To

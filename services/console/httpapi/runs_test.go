@@ -242,7 +242,7 @@ func TestCommand_OnceThroughTheBusUntilItLanded(t *testing.T) {
 	if err := events.Decode(m.Message, &body); err != nil {
 		t.Fatal(err)
 	}
-	want := events.Command{ID: first.CommandID, RunID: id, Principal: "operator", Reason: "look"}
+	want := events.Command{ID: first.CommandID, RunID: id, Principal: "operator", Reason: "look", Place: 1}
 	if diff := cmp.Diff(want, body); diff != "" || m.ID != "command:"+first.CommandID || m.Subject != events.RunSubject(id, events.RunPause) || m.Namespace != "default" {
 		t.Errorf("message %s %s (-want +got):\n%s", m.ID, m.Subject, diff)
 	}
@@ -253,7 +253,7 @@ func TestCommand_OnceThroughTheBusUntilItLanded(t *testing.T) {
 		t.Errorf("signal: %s %s", m.ID, m.Data)
 	}
 	get[answer](r, "POST", path+"/budget", authn.Admin, `{"budget":"pool:night","to":500000}`)
-	if m = <-got; !strings.Contains(string(m.Data), `"budget":"pool:night","to":500000`) {
+	if m = <-got; !strings.Contains(string(m.Data), `"budget":"pool:night","to":500000,"place":2`) {
 		t.Errorf("budget: %s", m.Data)
 	}
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/console"
 )
@@ -17,8 +18,9 @@ const insertCommands = `
 WITH asked AS MATERIALIZED (
 	SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS a(id, run_id, body, key)),
 added AS (
-	INSERT INTO console.commands (id, namespace, run_id, kind, body, principal, idempotency_key)
-	SELECT a.id, $1, a.run_id, $6, a.body::json, $7, a.key
+	INSERT INTO console.commands (id, namespace, run_id, kind, body, principal, idempotency_key, place)
+	SELECT a.id, $1, a.run_id, $6, a.body::json, $7, a.key,
+	       CASE WHEN $8 THEN (SELECT coalesce(max(p.place), 0) + 1 FROM console.commands p WHERE p.run_id = a.run_id AND p.place IS NOT NULL) END
 	FROM asked a
 	WHERE NOT EXISTS (SELECT FROM runner.v_runs r WHERE r.run_id = a.run_id AND r.ended_at IS NOT NULL)
 	ORDER BY a.key
@@ -41,21 +43,29 @@ func (s *Store) AddCommands(ctx context.Context, cs []console.Command) (map[even
 		ids, runs, bodies, keys = append(ids, c.ID), append(runs, string(c.RunID)), append(bodies, string(c.Body)), append(keys, c.Key)
 		byRun[c.RunID] = c
 	}
-	rows, err := s.pool.Query(ctx, insertCommands, first.Namespace, ids, runs, bodies, keys, first.Kind, first.Principal)
-	if err != nil {
-		return nil, fmt.Errorf("add %d commands: %w", len(cs), err)
-	}
 	stored := make(map[events.RunID]console.Command, len(cs))
-	var id, kind string
-	var run events.RunID
-	_, err = pgx.ForEachRow(rows, []any{&id, &run, &kind}, func() error {
-		if kind != first.Kind {
-			return console.ErrKeyReused
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if first.Placed() {
+			if err := takeTurn(ctx, tx, runs...); err != nil {
+				return err
+			}
 		}
-		c := byRun[run]
-		c.ID = id
-		stored[run] = c
-		return nil
+		rows, err := tx.Query(ctx, insertCommands, first.Namespace, ids, runs, bodies, keys, first.Kind, first.Principal, first.Placed())
+		if err != nil {
+			return err
+		}
+		var id, kind string
+		var run events.RunID
+		_, err = pgx.ForEachRow(rows, []any{&id, &run, &kind}, func() error {
+			if kind != first.Kind {
+				return console.ErrKeyReused
+			}
+			c := byRun[run]
+			c.ID = id
+			stored[run] = c
+			return nil
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("add %d commands: %w", len(cs), err)

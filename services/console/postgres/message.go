@@ -14,9 +14,6 @@ import (
 )
 
 const (
-	// messageTurn lets messages to one run be taken one after the other, to its end
-	// of the transaction.
-	messageTurn = `SELECT pg_advisory_xact_lock(hashtextextended('console.message ' || $1, 0))`
 	// listener is who would read the message.
 	listener = `SELECT status, kind FROM (
     SELECT r.seq, r.status, r.kind FROM runner.v_runs r WHERE r.run_id = $1 AND r.namespace = $2 UNION ALL
@@ -29,12 +26,12 @@ ORDER BY seq DESC LIMIT 1`
 	unreadMessages = `
 SELECT coalesce((SELECT v.messages_unread FROM runner.v_control v WHERE v.run_id = $1), 0) + (
     SELECT count(*) FROM console.commands c
-     WHERE c.run_id = $1 AND c.place IS NOT NULL AND c.landed_at IS NULL
+     WHERE c.run_id = $1 AND c.place IS NOT NULL AND c.kind = '` + events.RunMessage + `' AND c.landed_at IS NULL
        AND NOT EXISTS (SELECT 1 FROM runner.v_landed l WHERE l.run_id = c.run_id AND l.cause = 'command:' || c.id))`
-	lastMessage   = `SELECT id, place FROM console.commands WHERE run_id = $1 AND place IS NOT NULL ORDER BY place DESC LIMIT 1`
+	lastMessage   = `SELECT id FROM console.commands WHERE run_id = $1 AND place IS NOT NULL AND kind = '` + events.RunMessage + `' ORDER BY place DESC LIMIT 1`
 	insertMessage = `
 INSERT INTO console.commands (id, namespace, run_id, kind, body, principal, idempotency_key, place)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+VALUES ($1, $2, $3, $4, $5, $6, $7, ` + nextPlace + `)
 ON CONFLICT (namespace, idempotency_key) DO NOTHING
 RETURNING ` + commandColumns
 	controlOfRun = `SELECT messages, messages_unread, deadline, priority, cache_read_tokens, cache_write_tokens FROM runner.v_control WHERE run_id = $1 AND namespace = $2`
@@ -50,7 +47,7 @@ func (s *Store) AddMessage(ctx context.Context, c console.Command) (stored conso
 		return console.Command{}, false, fmt.Errorf("message to run %s: %w", c.RunID, err)
 	}
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, messageTurn, string(c.RunID)); err != nil {
+		if err := takeTurn(ctx, tx, string(c.RunID)); err != nil {
 			return err
 		}
 		if stored, replayed, err = known(ctx, tx, c); err != nil || replayed {
@@ -60,8 +57,7 @@ func (s *Store) AddMessage(ctx context.Context, c console.Command) (stored conso
 			return err
 		}
 		var last string
-		var place int
-		if err := tx.QueryRow(ctx, lastMessage, string(c.RunID)).Scan(&last, &place); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		if err := tx.QueryRow(ctx, lastMessage, string(c.RunID)).Scan(&last); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
 		placed, err := c.Behind(last)
@@ -69,7 +65,7 @@ func (s *Store) AddMessage(ctx context.Context, c console.Command) (stored conso
 			return err
 		}
 		find := func() (console.Command, bool, error) { return known(ctx, tx, c) } // the key may come with a command for another run
-		stored, replayed, err = insertOrFind(ctx, tx, find, insertMessage, c.ID, c.Namespace, string(c.RunID), c.Kind, placed.Body, c.Principal, textOrNull(c.Key), place+1)
+		stored, replayed, err = insertOrFind(ctx, tx, find, insertMessage, c.ID, c.Namespace, string(c.RunID), c.Kind, placed.Body, c.Principal, textOrNull(c.Key))
 		return err
 	})
 	if err = s.orGone(ctx, c.Namespace, c.RunID, err); err != nil {
