@@ -19,7 +19,7 @@
 // handed out again although somebody has it, or its acknowledgement is lost; messages
 // come in any order. The model is busy, and says something else when it is asked
 // again. The other side of a tool is silent, refuses or is not reached. People click
-// twice, cancel, pause and raise. One world in four has a broker that loses what it
+// twice, cancel, pause, let go on and raise. One world in four has a broker that loses what it
 // has stored; only there the doctor asks again, so that it does not hide what
 // redelivery alone must bring about.
 //

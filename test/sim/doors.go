@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
@@ -16,6 +17,7 @@ type doorRows struct {
 	w          *World
 	deliveries map[string]trigger.Delivery // by key
 	commands   map[string]console.Command  // by key
+	places     map[events.RunID]int        // the last that was given
 	debts      []*debt
 }
 
@@ -28,7 +30,7 @@ type debt struct {
 }
 
 func newDoorRows(w *World) *doorRows {
-	return &doorRows{w: w, deliveries: map[string]trigger.Delivery{}, commands: map[string]console.Command{}}
+	return &doorRows{w: w, deliveries: map[string]trigger.Delivery{}, commands: map[string]console.Command{}, places: map[events.RunID]int{}}
 }
 
 // client is somebody outside who wants one thing and asks until it is answered.
@@ -92,19 +94,37 @@ func (d *doorRows) start(key string, ref events.Ref, input []byte) (events.RunID
 	return row.RunID, trigger.StartCause(row.RunID)
 }
 
-// command commits an order, or finds the one that has the key.
-func (d *doorRows) command(key, kind string, run events.RunID, body any) (events.RunID, string) {
+// command commits an order behind those to its run, or finds the one that has the key.
+func (d *doorRows) command(key, kind string, run events.RunID, body func(place int) any) (events.RunID, string) {
 	c, ok := d.commands[key]
 	if !ok {
-		raw, err := events.Marshal(body)
+		c = console.Command{ID: key, Namespace: trigger.DefaultNamespace, RunID: run, Kind: kind, Principal: "ann", Key: key, CreatedAt: d.w.now}
+		if c.Placed() {
+			d.places[run]++
+			c.Place = d.places[run]
+		}
+		raw, err := events.Marshal(body(c.Place))
 		if err != nil {
 			d.w.fail(NothingLost, "%v", err)
 		}
-		c = console.Command{ID: key, Namespace: trigger.DefaultNamespace, RunID: run, Kind: kind, Principal: "ann", Key: key, Body: raw, CreatedAt: d.w.now}
+		c.Body = raw
 		d.commands[key] = c
+		if d.w.flaw == NoPlace {
+			c.Place = 0
+		}
 		d.owe(run, c.Cause(), func(msgID string) events.Message { return console.Announcement(c, msgID) })
 	}
 	return c.RunID, c.Cause()
+}
+
+// last is the newest order to a run of these kinds that its runner has recorded.
+func (d *doorRows) last(run events.RunID, kinds ...string) (last console.Command) {
+	for _, c := range d.commands {
+		if c.RunID == run && c.Place > last.Place && slices.Contains(kinds, c.Kind) && d.w.runs.landed(run, c.Cause()) {
+			last = c
+		}
+	}
+	return last
 }
 
 func (d *doorRows) owe(run events.RunID, cause string, message func(string) events.Message) {

@@ -21,6 +21,7 @@ const (
 	NoneAskedAgain Promise = "no recorded answer or result is asked for again"
 	AtMostOnce     Promise = "a write happens at most once per key, or its doubt is said"
 	Approved       Promise = "what a person approved is what runs, while the yes is valid"
+	LastWord       Promise = "a run stands still or goes on, and a ceiling is, as the last word says"
 	BudgetHolds    Promise = "a budget is a ceiling"
 	EveryChange    Promise = "every change is a row, numbered without gaps, and its event"
 	RecordedFirst  Promise = "nothing goes out that is not recorded"
@@ -127,6 +128,7 @@ func (w *World) count(id events.RunID, models, calls int64) {
 
 // onRun looks at a run that has been written.
 func (w *World) onRun(id events.RunID, row *runRow) {
+	w.onOrders(id, row.state)
 	if row.state.Started.Ref.Kind != events.KindAgent {
 		return
 	}
@@ -137,6 +139,24 @@ func (w *World) onRun(id events.RunID, row *runRow) {
 	}
 	if n[1] > agent.Budget.ToolCalls {
 		w.fail(BudgetHolds, "run %s made %d tool calls of %d", id, n[1], agent.Budget.ToolCalls)
+	}
+}
+
+// onOrders looks whether a run is as the last of the orders says that it has recorded.
+func (w *World) onOrders(id events.RunID, st *runner.State) {
+	if st.End != "" || st.Cancel != nil {
+		return
+	}
+	if c := w.door.last(id, events.RunPause, events.RunResume); c.Place > 0 {
+		if stands := st.Pause != nil && st.Pause.By == "operator"; stands != (c.Kind == events.RunPause) {
+			w.fail(LastWord, "run %s stands still: %t, and the last word is order %d, %s", id, stands, c.Place, c.Kind)
+		}
+	}
+	if c := w.door.last(id, events.RunRaiseBudget); c.Place > 0 {
+		var said events.Command
+		if err := json.Unmarshal(c.Body, &said); err != nil || st.Raised[said.Budget] != said.To {
+			w.fail(LastWord, "run %s has the ceiling %d, and the last word is order %d, %s", id, st.Raised[said.Budget], c.Place, c.Body)
+		}
 	}
 }
 

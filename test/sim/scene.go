@@ -17,7 +17,7 @@ type scene struct {
 	helped  map[string]bool
 }
 
-// newScene chooses who wants what: one to three runs, and up to two orders to them.
+// newScene chooses who wants what: one to three runs, and up to four orders to them.
 func newScene(w *World) *scene {
 	s := &scene{defs: catalog(), helped: map[string]bool{}}
 	s.starts = 1 + w.c.pick("starts", 3, 3)
@@ -30,9 +30,9 @@ func newScene(w *World) *scene {
 		s.clients = append(s.clients, &client{what: "POST " + ref.Name + " with key " + key, key: key,
 			commit: func(w *World) (events.RunID, string) { return w.door.start(key, ref, []byte(`{"items":[1,2,3]}`)) }})
 	}
-	for n := range w.c.pick("orders", 3, 3) {
-		of := s.clients[w.c.pick("of", s.starts, 2)]
-		kind := []string{events.RunCancel, events.RunPause, events.RunSignal, events.RunRaiseBudget}[w.c.any("order", 4)]
+	for n := range w.c.pick("orders", 5, 3) {
+		of := s.clients[w.c.pick("of", s.starts, 3)]
+		kind := []string{events.RunCancel, events.RunPause, events.RunSignal, events.RunRaiseBudget, events.RunResume}[w.c.any("order", 5)]
 		s.order(fmt.Sprintf("order-%d", n+1), kind, of)
 	}
 	return s
@@ -41,17 +41,18 @@ func newScene(w *World) *scene {
 // order lets somebody order something of the run that another client starts.
 func (s *scene) order(key, kind string, of *client) {
 	s.clients = append(s.clients, &client{what: "POST " + kind, key: key, of: of, commit: func(w *World) (events.RunID, string) {
-		return w.door.command(key, kind, of.run, orderBody(key, kind, of.run))
+		return w.door.command(key, kind, of.run, func(place int) any { return orderBody(key, kind, of.run, place) })
 	}})
 }
 
-func orderBody(id, kind string, run events.RunID) any {
+// orderBody is what an order says; each raise is to another ceiling.
+func orderBody(id, kind string, run events.RunID, place int) any {
 	if kind == events.RunSignal {
 		return events.Signal{ID: id, RunID: run, Name: "paid", Data: json.RawMessage(`1`), Principal: "ann"}
 	}
 	c := events.Command{ID: id, RunID: run, Principal: "ann", Reason: "so"}
 	if kind == events.RunRaiseBudget {
-		c.Budget, c.To = "modelCalls", 12
+		c.Budget, c.To = "modelCalls", int64(15-place)
 	}
 	return c
 }
@@ -130,7 +131,7 @@ func (s *scene) help(w *World) (out []func()) {
 				if kind == events.RunRaiseBudget {
 					body.Budget, body.To = "modelCalls", st.ModelCalls+20
 				}
-				return w.door.command(key, kind, id, body)
+				return w.door.command(key, kind, id, func(int) any { return body })
 			}
 			s.clients = append(s.clients, c)
 			w.ask(c)

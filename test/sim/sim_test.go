@@ -53,6 +53,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		FencedAct:           {AtMostOnce, NoneAskedAgain},
 		NoYesAtIntent:       {Approved},
 		ActBeforeIntent:     {AtMostOnce, NoneAskedAgain},
+		NoPlace:             {LastWord},
 		StaleCache:          {NothingLost, ExactlyOnce},
 	} {
 		t.Run(flaw.String(), func(t *testing.T) {
