@@ -82,7 +82,9 @@ func pagesComeBack(t *testing.T) {
 	b.Sees("#live.lost", "Reconnecting. What you see is from ")
 	b.Picture("reconnecting")
 	id := d.startJob(t, job{Job: "meanwhile", Do: []string{"read"}})
-	d.runOf(t, id, events.StatusCompleted)
+	until(t, "the run to end while no console is there", func() bool {
+		return d.count(t, `SELECT count(*) FROM runner.v_runs WHERE run_id = $1 AND status = $2`, string(id), events.StatusCompleted) == 1
+	})
 	d.start("console")
 	b.Sees("#runs", "clerk")
 	if n := b.Count("#live.lost"); n != 0 {
@@ -92,6 +94,7 @@ func pagesComeBack(t *testing.T) {
 	if browsertest.Eval[string](b, "typeof window.same") != "number" {
 		t.Error("the page was loaded anew")
 	}
+	b.Open("about:blank") // the new console goes before the tab does
 	for _, provoked := range []string{"503", "502", "net::ERR", "Failed to load resource"} {
 		b.Forgive(provoked)
 	}

@@ -285,6 +285,10 @@
     for (const next of fresh.querySelectorAll('[data-live]')) {
       if (next.parentElement?.closest('[data-live]')) continue;
       const mine = next.id && document.getElementById(next.id);
+      if (mine?.hasAttribute('data-empty') && mine.nodeName !== next.nodeName) {
+        mine.replaceWith(document.importNode(next.closest('[data-fills]') ?? next, true)); // the first rows of a list
+        continue;
+      }
       if (!mine || mine.nodeName !== next.nodeName) {
         more();
         continue;

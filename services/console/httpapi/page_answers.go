@@ -50,7 +50,11 @@ func fiveAnswers(a console.Answers) []answer {
 	changed.orElse("Nothing is in doubt.")
 
 	cost := answer{Title: "Cost since 00:00 UTC", Symbol: "s-queue", Big: dollars(a.Cost)}
-	cost.add(a.Runs, "runs accepted since", listPath(url.Values{"from": {a.Since.Format(time.DateOnly)}}))
+	accepted := "runs accepted since"
+	if a.Runs == 1 {
+		accepted = "run accepted since"
+	}
+	cost.add(a.Runs, accepted, listPath(url.Values{"from": {a.Since.Format(time.DateOnly)}}))
 	cost.orElse("No run was accepted since.")
 	return []answer{runs, stuck, people, changed, cost}
 }
