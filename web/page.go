@@ -2,8 +2,10 @@ package web
 
 import (
 	"bytes"
+	"fmt"
 	"html/template"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -22,6 +24,38 @@ type Count struct {
 	Class string `json:"class,omitempty"`
 	Words string `json:"words"`
 	Shown bool   `json:"shown"` // false for none
+}
+
+// Numbers are what the menu counts.
+type Numbers struct {
+	Running, Approvals, Doubts, Stops int
+	// Most is up to where they were counted: one that reaches it means "at least".
+	// Zero means that they are exact.
+	Most int
+	More bool // there are open runs, running or not, that were not looked at
+}
+
+// Counts shows the numbers beside their entries.
+func (n Numbers) Counts() []Count {
+	count := func(here string, of int, more bool, class, words string) Count {
+		text := Thousands(of)
+		if more || n.Most > 0 && of >= n.Most {
+			text += "+"
+		}
+		return Count{Here: here, N: text, Class: class, Words: words, Shown: of > 0}
+	}
+	return []Count{
+		count("runs", n.Running, n.More, "", "running"), count("approvals", n.Approvals, false, "you", "wait for a person"),
+		count("effects", n.Doubts, false, "doubt", "in doubt"), count("stops", n.Stops, false, "bad", "in force"),
+	}
+}
+
+// Thousands writes a number with a comma between groups of three digits; n is not negative.
+func Thousands(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", Thousands(n/1000), n%1000)
 }
 
 var liveFuncs = template.FuncMap{"countAt": countAt}

@@ -100,7 +100,7 @@ func Render(w io.Writer, name string, data any) error {
 var funcs = merged(template.FuncMap{
 	"callChip": callChip, "clip": clip, "effectChip": effectChip, "triggerChip": triggerChip,
 	"field": fieldOf,
-	"show":  Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": short, "words": words, "menu": func() []Entry { return menu },
+	"show":  Show, "clock": clock, "stamp": stamp, "chip": chipOf, "short": Short, "words": words, "menu": func() []Entry { return menu },
 }, agentFuncs, signInFuncs, liveFuncs)
 
 // merged joins the functions of all pages with those of parts of the console.
@@ -144,8 +144,8 @@ func clock(t time.Time) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// short is the end of an id: the beginning is time and looks alike.
-func short(id string) string {
+// Short is the end of an id: the beginning is time and looks alike.
+func Short(id string) string {
 	if len(id) <= 8 {
 		return id
 	}

@@ -56,7 +56,7 @@ func (c *AgentsListCmd) Run(ctx context.Context, k *kong.Context, group *AgentsC
 		none: `no agents; store some with "holdfast apply -f DIR"`,
 		head: []string{"AGENT", "VERSION", "DIGEST", "SINCE"},
 		row: func(r client.Resource) []string {
-			return []string{r.Name, strconv.Itoa(r.Version), shortDigest(string(r.Digest)), stamp(r.UpdatedAt)}
+			return []string{r.Name, strconv.Itoa(r.Version), r.Digest.Short(), stamp(r.UpdatedAt)}
 		},
 	})
 }

@@ -80,7 +80,7 @@ func (c *ApplyCmd) Run(ctx context.Context, k *kong.Context) error {
 		case a.Changed:
 			what = "changed"
 		}
-		rows = append(rows, []string{a.Kind + "/" + a.Name, what, fmt.Sprintf("version %d", a.Version), shortDigest(string(a.Digest)), a.Namespace})
+		rows = append(rows, []string{a.Kind + "/" + a.Name, what, fmt.Sprintf("version %d", a.Version), a.Digest.Short(), a.Namespace})
 	}
 	for _, a := range applied {
 		showWarnings(k.Stderr, a.Warnings)
@@ -98,7 +98,7 @@ func (c *ApplyCmd) checked(w io.Writer, parsed []spec.Document) error {
 	}
 	rows := make([][]string, 0, len(parsed))
 	for _, d := range parsed {
-		rows = append(rows, []string{d.Kind + "/" + d.Name, fmt.Sprintf("%s:%d", d.File, d.Line), shortDigest(string(d.Digest))})
+		rows = append(rows, []string{d.Kind + "/" + d.Name, fmt.Sprintf("%s:%d", d.File, d.Line), d.Digest.Short()})
 	}
 	if err := table(w, []string{"DEFINITION", "WHERE", "DIGEST"}, rows); err != nil {
 		return err

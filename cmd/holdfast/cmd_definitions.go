@@ -43,7 +43,7 @@ func (c *DefinitionsListCmd) Run(ctx context.Context, k *kong.Context) error {
 		none: "nothing is defined yet; see: holdfast apply",
 		head: []string{"KIND", "NAME", "VERSION", "CHANGED", "DIGEST"},
 		row: func(r client.Resource) []string {
-			return []string{clean(r.Kind), clean(r.Name), strconv.Itoa(r.Version), r.UpdatedAt.UTC().Format(time.DateTime) + "Z", shortDigest(string(r.Digest))}
+			return []string{clean(r.Kind), clean(r.Name), strconv.Itoa(r.Version), r.UpdatedAt.UTC().Format(time.DateTime) + "Z", r.Digest.Short()}
 		},
 	})
 }
@@ -99,7 +99,7 @@ func (c *DefinitionsVersionsCmd) Run(ctx context.Context, k *kong.Context) error
 		if v.Current {
 			current = "current"
 		}
-		rows = append(rows, []string{versionText(v), current, v.ChangedAt.UTC().Format(time.DateTime) + "Z", clean(v.ChangedBy), shortDigest(string(v.Digest)), strconv.FormatInt(v.Runs, 10), strconv.FormatInt(v.Open, 10)})
+		rows = append(rows, []string{versionText(v), current, v.ChangedAt.UTC().Format(time.DateTime) + "Z", clean(v.ChangedBy), v.Digest.Short(), strconv.FormatInt(v.Runs, 10), strconv.FormatInt(v.Open, 10)})
 	}
 	return table(k.Stdout, []string{"VERSION", "", "SINCE", "BY", "DIGEST", "RUNS", "OPEN"}, rows)
 }
@@ -134,7 +134,7 @@ func (c *DefinitionsDiffCmd) Run(ctx context.Context, k *kong.Context) error {
 	if c.JSON {
 		return printJSON(k.Stdout, found)
 	}
-	fmt.Fprintf(k.Stdout, "%s %s: %s %s -> %s %s\n", clean(c.Kind), clean(c.Name), versionText(found.From), shortDigest(string(found.From.Digest)), versionText(found.To), shortDigest(string(found.To.Digest)))
+	fmt.Fprintf(k.Stdout, "%s %s: %s %s -> %s %s\n", clean(c.Kind), clean(c.Name), versionText(found.From), found.From.Digest.Short(), versionText(found.To), found.To.Digest.Short())
 	if len(found.Changes) == 0 {
 		_, err := fmt.Fprintln(k.Stdout, "nothing differs")
 		return err

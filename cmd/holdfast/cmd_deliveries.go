@@ -137,7 +137,7 @@ func (c *DeliveriesShowCmd) Run(ctx context.Context, k *kong.Context, group *Del
 	lines := []string{
 		"delivery", d.DeliveryID, "namespace", d.Namespace, "from", joinWords(d.Source, d.SourceName, parenthesis(d.Principal)),
 		"outcome", joinWords(deliveryOutcome(d), parenthesis(d.Reason)), "detail", d.Detail, "replay of", d.ReplayOf,
-		"key", d.DedupeKey, "starts", joinWords(d.Kind, d.Name, shortDigest(string(d.Digest))), "run", string(d.RunID),
+		"key", d.DedupeKey, "starts", joinWords(d.Kind, d.Name, d.Digest.Short()), "run", string(d.RunID),
 		"labels", pairs(d.Labels), "state", deliveryState(d), "received", stamp(d.ReceivedAt),
 		"accepted", stamp(d.AcceptedAt), "announced", stamp(d.AnnouncedAt), "landed", stamp(d.LandedAt),
 	}
@@ -161,7 +161,7 @@ func requestLines(r client.HookRequest) []string {
 	}
 	return []string{
 		"answered", status, "peer", r.Remote, "event id", r.EventID,
-		"size", fmt.Sprintf("%d bytes %s", r.BodyBytes, shortDigest(string(r.BodyDigest))),
+		"size", fmt.Sprintf("%d bytes %s", r.BodyBytes, r.BodyDigest.Short()),
 		"query", heads(r.Query), "headers", heads(r.Headers), "body", body,
 	}
 }

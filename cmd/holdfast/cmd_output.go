@@ -143,13 +143,6 @@ func cut(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-func shortDigest(d string) string {
-	if algo, hex, ok := strings.Cut(d, ":"); ok && len(hex) > 12 {
-		return algo + ":" + hex[:12]
-	}
-	return d
-}
-
 // readJSON reads a flag that is JSON, @file or @- for standard input.
 func readJSON(flag, value string) (json.RawMessage, error) {
 	if value == "" {

@@ -174,7 +174,7 @@ func (c *RunsGetCmd) Run(ctx context.Context, k *kong.Context, group *RunsCmd) e
 		}
 	}
 	return details(k.Stdout,
-		"run", string(r.RunID), "namespace", r.Namespace, r.Kind, joinWords(r.Name, shortDigest(string(r.Digest))),
+		"run", string(r.RunID), "namespace", r.Namespace, r.Kind, joinWords(r.Name, r.Digest.Short()),
 		"status", r.Status, "waiting", r.Waiting, "why", why, "error", failed,
 		"started by", joinWords(from, parenthesis(r.Principal)), "parent", joinWords(string(r.ParentRunID), r.ParentItem),
 		"goes on from", originLine(r.ForkedFrom), "continued by", forkLines(r.Forks),

@@ -93,7 +93,7 @@ func waitsFor(what string) string {
 func moveLines(moves []client.Move) string {
 	var b strings.Builder
 	for _, m := range moves {
-		fmt.Fprintf(&b, "%d  %s to %s by %s", m.Seq, m.State, shortDigest(string(m.To)), clean(m.Principal))
+		fmt.Fprintf(&b, "%d  %s to %s by %s", m.Seq, m.State, m.To.Short(), clean(m.Principal))
 		if m.Reason != "" {
 			b.WriteString(": " + cut(oneLine(clean(m.Reason)), 120))
 		}

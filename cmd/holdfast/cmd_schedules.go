@@ -134,7 +134,7 @@ func (c *SchedulesShowCmd) Run(ctx context.Context, k *kong.Context, group *Sche
 	if len(s.Next) > 0 {
 		next = s.Next[0].Local
 	}
-	return details(k.Stdout, "schedule", s.Name, "version", shortDigest(string(s.Digest)), "times", scheduleTimes(s), "time zone", s.TimeZone,
+	return details(k.Stdout, "schedule", s.Name, "version", s.Digest.Short(), "times", scheduleTimes(s), "time zone", s.TimeZone,
 		"starts", starts, "overlap", s.Overlap, "paused", paused, "note", s.PauseNote, "problem", s.Problem, "next", next,
 		"last", lastFire(s.Last), "runs started by the clock", fired, "missed", fmt.Sprint(s.Missed), "skipped", fmt.Sprint(s.Skipped))
 }

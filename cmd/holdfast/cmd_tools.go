@@ -70,7 +70,7 @@ func (c *ToolsListCmd) Run(ctx context.Context, k *kong.Context, group *ToolsCmd
 		case kind == "":
 			kind = "not run here"
 		}
-		rows = append(rows, []string{t.Name, kind, t.Effect, t.InDoubt, t.Approval, t.Pool, shortDigest(string(t.Digest))})
+		rows = append(rows, []string{t.Name, kind, t.Effect, t.InDoubt, t.Approval, t.Pool, t.Digest.Short()})
 	}
 	return table(k.Stdout, []string{"TOOL", "KIND", "EFFECT", "IN DOUBT", "APPROVAL", "POOL", "DIGEST"}, rows)
 }
@@ -122,7 +122,7 @@ func (c *ToolsTestCmd) Run(ctx context.Context, k *kong.Context, group *ToolsCmd
 		if got.Error != nil {
 			failed = got.Error.Code + ": " + got.Error.Message
 		}
-		if err := details(k.Stdout, "tool", c.Name, "digest", shortDigest(string(got.Digest)), "effect", got.Effect, "status", got.Status,
+		if err := details(k.Stdout, "tool", c.Name, "digest", got.Digest.Short(), "effect", got.Effect, "status", got.Status,
 			"took", fmt.Sprintf("%d ms", got.TookMs), "ledger", got.EffectID, "result", pretty(got.Result), "error", failed, "receipt", pretty(got.Receipt)); err != nil {
 			return err
 		}

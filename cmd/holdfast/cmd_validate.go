@@ -149,7 +149,7 @@ func showValidated(w io.Writer, docs []spec.Document, problems []*spec.Error) er
 	}
 	rows := make([][]string, 0, len(docs))
 	for _, d := range docs {
-		rows = append(rows, []string{d.Kind + "/" + d.Name, fmt.Sprintf("%s:%d", d.File, d.Line), shortDigest(string(d.Digest))})
+		rows = append(rows, []string{d.Kind + "/" + d.Name, fmt.Sprintf("%s:%d", d.File, d.Line), d.Digest.Short()})
 	}
 	if err := table(w, []string{"DEFINITION", "WHERE", "DIGEST"}, rows); err != nil {
 		return err

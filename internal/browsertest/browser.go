@@ -26,7 +26,7 @@ import (
 )
 
 // Patience is how long a page is given to become what a test waits for.
-const Patience = 30 * time.Second
+const Patience = 90 * time.Second
 
 // start runs the browser of this process. It ends with the process.
 var start = sync.OnceValues(func() (context.Context, error) {

@@ -27,6 +27,10 @@ type ApprovalID string
 // Digest is "sha256:" and 64 lower-case hex digits.
 type Digest string
 
+// Short is as much of a digest as people compare: its algorithm and twelve digits. A
+// shorter one is whole.
+func (d Digest) Short() string { return string(d[:min(len(d), len("sha256:")+12)]) }
+
 // NewRunID mints a time-ordered UUIDv7 (RFC 9562, section 5.7). It panics only
 // when the operating system has no randomness.
 func NewRunID() RunID { return newRunIDAt(time.Now()) }

@@ -141,9 +141,9 @@ func ChangeText(changes []Change, more bool) string {
 	for _, c := range changes {
 		switch {
 		case c.Path == "" && c.Op == ChangeChanged:
-			fmt.Fprintf(&b, "%s %s: %s -> %s\n", c.Kind, c.Name, short(plain(c.Before)), short(plain(c.After)))
+			fmt.Fprintf(&b, "%s %s: %s -> %s\n", c.Kind, c.Name, events.Digest(plain(c.Before)).Short(), events.Digest(plain(c.After)).Short())
 		case c.Path == "":
-			fmt.Fprintf(&b, "%s %s: %s (%s)\n", c.Kind, c.Name, c.Op, short(plain(c.Before)+plain(c.After)))
+			fmt.Fprintf(&b, "%s %s: %s (%s)\n", c.Kind, c.Name, c.Op, events.Digest(plain(c.Before)+plain(c.After)).Short())
 		default:
 			fmt.Fprintf(&b, "  %s\n", c.Path)
 			lineDiff(&b, lines(c.Before), lines(c.After))
@@ -154,8 +154,6 @@ func ChangeText(changes []Change, more bool) string {
 	}
 	return b.String()
 }
-
-func short(digest string) string { return digest[:min(len(digest), len("sha256:")+12)] }
 
 func lines(raw json.RawMessage) []string {
 	if raw == nil {

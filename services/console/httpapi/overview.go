@@ -69,10 +69,5 @@ func (a *api) overview() {
 
 // countsOf are the numbers beside the entries of the menu.
 func countsOf(a console.Answers) []web.Count {
-	return []web.Count{
-		{Here: "runs", N: thousands(a.Open[events.StatusRunning]), Words: "running", Shown: a.Open[events.StatusRunning] > 0},
-		{Here: "approvals", N: thousands(a.Approvals), Class: "you", Words: "wait for a person", Shown: a.Approvals > 0},
-		{Here: "effects", N: thousands(a.Doubts), Class: "doubt", Words: "in doubt", Shown: a.Doubts > 0},
-		{Here: "stops", N: thousands(a.Stops), Class: "bad", Words: "in force", Shown: a.Stops > 0},
-	}
+	return web.Numbers{Running: a.Open[events.StatusRunning], Approvals: a.Approvals, Doubts: a.Doubts, Stops: a.Stops}.Counts()
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
-	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/console"
 	"github.com/holdfast-run/holdfast/web"
@@ -184,13 +183,11 @@ func versionName(v console.Version) string {
 func versionRows(all []console.Version, shown console.Version) []versionRow {
 	rows := make([]versionRow, 0, len(all))
 	for i, v := range all {
-		rows = append(rows, versionRow{Name: versionName(v), Number: v.Number, Digest: string(v.Digest), Short: shortDigest(v.Digest), At: v.At, By: v.By,
+		rows = append(rows, versionRow{Name: versionName(v), Number: v.Number, Digest: string(v.Digest), Short: v.Digest.Short(), At: v.At, By: v.By,
 			Current: v.Current, Shown: v == shown, Before: i+1 < len(all), Runs: v.Runs, Open: v.Open})
 	}
 	return rows
 }
-
-func shortDigest(d events.Digest) string { return string(d)[:min(len(d), len("sha256:")+12)] }
 
 // definitionIn reads which definition a page is about.
 func definitionIn(r *http.Request) (console.ResourceName, error) {
@@ -255,11 +252,11 @@ type differRow struct {
 
 type diffPage struct {
 	frame
-	Kind, Name string
-	From, To   versionRow
-	Versions   []versionRow
-	Changes    []differRow
-	More       bool
+	Kind, Kinds, Name string
+	From, To          versionRow
+	Versions          []versionRow
+	Changes           []differRow
+	More              bool
 }
 
 // diffPage compares two versions of a definition.
@@ -278,7 +275,7 @@ func (a *api) diffPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return problem(err, "such version of %s %q", name.Kind, name.Name)
 	}
-	data := diffPage{frame: door.FrameOf(r, name.Name+": what changed"), Kind: name.Kind, Name: name.Name, More: c.More,
+	data := diffPage{frame: door.FrameOf(r, name.Name+": what changed"), Kind: name.Kind, Kinds: titleOf(name.Kind), Name: name.Name, More: c.More,
 		Versions: versionRows(all, console.Version{}), From: versionRows([]console.Version{c.From}, c.From)[0], To: versionRows([]console.Version{c.To}, c.To)[0]}
 	for _, x := range c.Changes {
 		data.Changes = append(data.Changes, differRow{x.Path, x.Op, x.Lines()})

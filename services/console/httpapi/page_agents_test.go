@@ -75,6 +75,7 @@ func TestDefinitionPages(t *testing.T) {
 	page("/ui/definitions/agent/checker/diff", authn.Viewer, "From version 1", "to version 2", "spec.instructions", "<span class=\"vh\">removed: </span>Two", "<span class=\"vh\">added: </span>&lt;script&gt;", "<span>One</span>", "900719")
 	page("/ui/definitions/agent/checker/diff?from=2&to=1", authn.Viewer, "added: </span>Two")
 	page("/ui/definitions/agent/checker/diff?from=2&to=2", authn.Viewer, "Nothing differs")
+	page("/ui/definitions/flow/night/diff?from=1&to=1", authn.Viewer, `<a href="/ui/agents?kind=flow">Flows</a> / <a href="/ui/definitions/flow/night">night</a>`)
 
 	for path, want := range map[string]int{
 		"/ui/agents?kind=nope": 422, "/ui/definitions/agent/nobody": 404, "/ui/definitions/nope/checker": 404, "/ui/definitions/agent/checker?version=9": 404,

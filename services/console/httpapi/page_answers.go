@@ -1,13 +1,12 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/console"
+	"github.com/holdfast-run/holdfast/web"
 )
 
 // answer is one of the five that a list of runs begins with. Every number leads to the
@@ -27,23 +26,23 @@ func fiveAnswers(a console.Answers) []answer {
 	running, queued := a.Open[events.StatusRunning], a.Open[events.StatusQueued]
 	parked, paused, waiting, stopping := a.Open[events.StatusAttention], a.Open[events.StatusPaused], a.Open[events.StatusWaiting], a.Open[events.StatusCancelling]
 
-	runs := answer{Title: "Running", Class: "c-run", Symbol: "s-run", Big: thousands(running)}
+	runs := answer{Title: "Running", Class: "c-run", Symbol: "s-run", Big: web.Thousands(running)}
 	runs.add(a.Asking, "ask a model", list(events.StatusRunning))
 	runs.add(queued, "queued", list(events.StatusQueued))
 	runs.add(waiting, "waiting", list(events.StatusWaiting))
 	runs.add(stopping, "stopping", list(events.StatusCancelling))
 	runs.orElse("Nothing is open.")
 
-	stuck := answer{Title: "Stuck", Class: "c-bad", Symbol: "s-need", Big: thousands(a.Stuck())}
+	stuck := answer{Title: "Stuck", Class: "c-bad", Symbol: "s-need", Big: web.Thousands(a.Stuck())}
 	stuck.add(parked, "parked", list(events.StatusAttention))
 	stuck.add(paused, "paused", list(events.StatusPaused))
 	stuck.orElse("Nothing is stuck.")
 
-	people := answer{Title: "Waits for a person", Class: "c-you", Symbol: "s-you", Big: thousands(a.Approvals), Expires: a.NextExpiry}
+	people := answer{Title: "Waits for a person", Class: "c-you", Symbol: "s-you", Big: web.Thousands(a.Approvals), Expires: a.NextExpiry}
 	people.add(a.Approvals, "to decide", "/ui/approvals")
 	people.orElse("Nobody is waited for.")
 
-	changed := answer{Title: "Changed since 00:00 UTC", Class: "c-ok", Symbol: "s-ok", Big: thousands(a.Effects["succeeded"])}
+	changed := answer{Title: "Changed since 00:00 UTC", Class: "c-ok", Symbol: "s-ok", Big: web.Thousands(a.Effects["succeeded"])}
 	changed.add(a.Effects["intent"], "under way", "/ui/effects?state=intent")
 	changed.add(a.Effects["failed"], "failed", "/ui/effects?state=failed")
 	changed.add(a.Doubts, "in doubt, of any day", "/ui/effects?state=unknown")
@@ -61,7 +60,7 @@ func fiveAnswers(a console.Answers) []answer {
 
 func (a *answer) add(n int, words, path string) {
 	if n > 0 {
-		a.Parts = append(a.Parts, part{thousands(n) + " " + words, path})
+		a.Parts = append(a.Parts, part{web.Thousands(n) + " " + words, path})
 	}
 }
 
@@ -69,12 +68,4 @@ func (a *answer) orElse(sentence string) {
 	if len(a.Parts) == 0 {
 		a.Parts = []part{{Text: sentence}}
 	}
-}
-
-// thousands writes a number with a comma between groups of three digits.
-func thousands(n int) string {
-	if n < 1000 {
-		return strconv.Itoa(n)
-	}
-	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }

@@ -156,7 +156,7 @@ func (a *api) bulkRuns(r *http.Request, namespace string, typed FindRuns, order 
 		case err != nil:
 			return nil, "", err
 		case more:
-			return nil, fmt.Sprintf("More than %s runs match, so nothing is ordered. Narrow the list, or use holdfast runs %s --where … --max %d", thousands(console.DefaultBulkMax), order.name, console.BulkMax), nil
+			return nil, fmt.Sprintf("More than %s runs match, so nothing is ordered. Narrow the list, or use holdfast runs %s --where … --max %d", web.Thousands(console.DefaultBulkMax), order.name, console.BulkMax), nil
 		case len(runs) == 0:
 			return nil, "No run that could be ordered so matches what the list is narrowed to.", nil
 		}
@@ -167,7 +167,7 @@ func (a *api) bulkRuns(r *http.Request, namespace string, typed FindRuns, order 
 		return nil, "No run is chosen. Tick those that you mean, or take all that match.", nil
 	}
 	if len(ids) > console.DefaultBulkMax {
-		return nil, fmt.Sprintf("%s runs are chosen; choose %s at most.", thousands(len(ids)), thousands(console.DefaultBulkMax)), nil
+		return nil, fmt.Sprintf("%s runs are chosen; choose %s at most.", web.Thousands(len(ids)), web.Thousands(console.DefaultBulkMax)), nil
 	}
 	f := console.RunFilter{Namespace: namespace, Limit: len(ids)}
 	for _, id := range ids {

@@ -3,12 +3,14 @@ package httpapi
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/console"
+	"github.com/holdfast-run/holdfast/web"
 )
 
 // runHead is what stands above everything else about a run.
@@ -20,6 +22,7 @@ type runHead struct {
 	Took     string // from its acceptance to its end, or to now
 	Cost     string
 	Version  string // the beginning of its digest
+	Defined  string // the page of that version; empty when there is none
 	Newer    string // of what its agent's name means now, when that is another version
 	Deadline time.Time
 	Notice   string
@@ -69,12 +72,12 @@ func starter(r console.Run) (s startedBy) {
 	}
 	switch {
 	case r.ParentRunID != "":
-		s.Before, s.Text, s.Href = "by the run", short(string(r.ParentRunID)), "/ui/runs/"+string(r.ParentRunID)
+		s.Before, s.Text, s.Href = "by the run", web.Short(string(r.ParentRunID)), "/ui/runs/"+string(r.ParentRunID)
 		if r.ParentItem != "" {
 			s.After = "for " + r.ParentItem
 		}
 	case t.Kind == "fork" || t.Kind == "retry":
-		s.Before, s.Text = "as a "+t.Kind+" of", short(t.ID)
+		s.Before, s.Text = "as a "+t.Kind+" of", web.Short(t.ID)
 		if events.RunID(t.ID).Valid() {
 			s.Href = "/ui/runs/" + t.ID
 		}
@@ -85,33 +88,33 @@ func starter(r console.Run) (s startedBy) {
 	case t.Kind == "event":
 		s.Before, s.Text = "by a message to", cmp.Or(t.Name, t.ID)
 	default:
-		s.Before, s.Text = "by the "+t.Kind, cmp.Or(t.Name, t.ID)
+		s.Before, s.Text, s.Href = "by the "+t.Kind, cmp.Or(t.Name, t.ID), triggerPath(t, r.AcceptedAt)
 	}
 	return s
 }
 
-// short is the end of an id: the beginning is time and looks alike.
-func short(id string) string { return id[max(0, len(id)-8):] }
-
-// took is a duration for people, with spaces that do not break.
-func took(d time.Duration) string {
-	const nbsp = "\u00a0"
-	d = max(d, 0)
-	switch {
-	case d < time.Millisecond:
-		return "0" + nbsp + "s"
-	case d < 100*time.Millisecond:
-		return fmt.Sprintf("%d%sms", d/time.Millisecond, nbsp)
-	case d < 10*time.Second:
-		return fmt.Sprintf("%d.%d%ss", d/time.Second, d%time.Second/(100*time.Millisecond), nbsp)
-	case d < time.Minute:
-		return fmt.Sprintf("%d%ss", d/time.Second, nbsp)
-	case d < time.Hour:
-		return fmt.Sprintf("%d%smin %d%ss", d/time.Minute, nbsp, d%time.Minute/time.Second, nbsp)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d%sh %d%smin", d/time.Hour, nbsp, d%time.Hour/time.Minute, nbsp)
+// triggerPath is where a trigger is shown: a schedule's own page, or what came to a
+// webhook around the run's acceptance; empty when there is no such page.
+func triggerPath(t events.Trigger, accepted time.Time) string {
+	if !spec.ValidName(t.Name) {
+		return ""
 	}
-	return fmt.Sprintf("%d%sd %d%sh", d/(24*time.Hour), nbsp, d%(24*time.Hour)/time.Hour, nbsp)
+	switch t.Kind {
+	case "schedule":
+		return "/ui/triggers/schedules/" + t.Name
+	case "webhook":
+		around := func(d time.Duration) string { return accepted.UTC().Add(d).Format("2006-01-02T15:04:05") }
+		return "/ui/triggers/deliveries?" + url.Values{"webhook": {t.Name}, "from": {around(-time.Minute)}, "to": {around(time.Minute)}}.Encode()
+	}
+	return ""
+}
+
+// versionPath is the page of the version of its agent or flow that a run executes.
+func versionPath(r console.Run) string {
+	if r.Digest == "" || !spec.ValidName(r.Name) || r.Kind != spec.KindAgent && r.Kind != spec.KindFlow {
+		return ""
+	}
+	return definitionsPath + "/" + r.Kind + "/" + r.Name + "?" + url.Values{"version": {string(r.Digest)}}.Encode()
 }
 
 // noticeOf says what came of an order, on the page that follows it.
@@ -127,7 +130,7 @@ func noticeOf(done string) string {
 // headOf is the head of a run's page as of now, by the database's clock.
 func (a *api) headOf(p authn.Principal, s console.Situation, why console.Reason, done, key string, newer events.Digest) runHead {
 	r := s.Run
-	h := runHead{Sentence: why.Sentence, Started: starter(r), Deadline: r.Deadline, Notice: noticeOf(done), Cost: costOf(r), Version: digestStart(r.Digest)}
+	h := runHead{Sentence: why.Sentence, Started: starter(r), Deadline: r.Deadline, Notice: noticeOf(done), Cost: costOf(r), Version: r.Digest.Short(), Defined: versionPath(r)}
 	for _, w := range s.Pending {
 		if w.Kind == "doubt" {
 			h.Doubts++
@@ -137,13 +140,10 @@ func (a *api) headOf(p authn.Principal, s console.Situation, why console.Reason,
 	if !r.EndedAt.IsZero() {
 		until = r.EndedAt
 	}
-	h.Took = took(until.Sub(r.AcceptedAt))
+	h.Took = web.Span(until.Sub(r.AcceptedAt))
 	if newer != "" {
-		h.Newer = digestStart(newer)
+		h.Newer = newer.Short()
 	}
 	h.Buttons = a.buttons(p.Role, offers{Run: r, waits: s.Waits(), current: newer}, key)
 	return h
 }
-
-// digestStart is as much of a digest as people compare.
-func digestStart(d events.Digest) string { return string(d[:min(len(d), len("sha256:")+12)]) }

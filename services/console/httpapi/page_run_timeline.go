@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 	"github.com/holdfast-run/holdfast/services/console"
+	"github.com/holdfast-run/holdfast/web"
 )
 
 // shared is how many bars share a line; more are one bar that opens as a list.
@@ -104,7 +105,7 @@ func viewOf(t console.Timeline, href func(int64) string) (v timelineView) {
 	s := console.ScaleOf(t)
 	v.Open = t.Open
 	for _, g := range s.Gaps {
-		v.Gaps = append(v.Gaps, gapView{percent(g.Left), percent(g.Width), percent(g.Left + g.Width/2), took(g.Truncated)})
+		v.Gaps = append(v.Gaps, gapView{percent(g.Left), percent(g.Width), percent(g.Left + g.Width/2), web.Span(g.Truncated)})
 	}
 	ticks, step := s.Ticks()
 	for i, at := range ticks {
@@ -119,7 +120,7 @@ func viewOf(t console.Timeline, href func(int64) string) (v timelineView) {
 		if x > 35 {
 			anchor = "end"
 		}
-		v.Cuts = append(v.Cuts, cutView{percent(x), "begun again after " + took(c.Lost), anchor})
+		v.Cuts = append(v.Cuts, cutView{percent(x), "begun again after " + web.Span(c.Lost), anchor})
 		lost += c.Lost
 	}
 	if n := len(t.Cuts); n > 3 { // their words would cover each other
@@ -129,10 +130,10 @@ func viewOf(t console.Timeline, href func(int64) string) (v timelineView) {
 	}
 	for _, c := range t.Cuts[:min(len(t.Cuts), 3)] {
 		v.Foot = append(v.Foot, fmt.Sprintf("Who made a model call went away. %s began it again at %s, %s after it was owed; every row from before was kept, and no call that was finished is made again.",
-			cmp.Or(c.Worker, "Another"), c.At.UTC().Format("15:04:05"), took(c.Lost)))
+			cmp.Or(c.Worker, "Another"), c.At.UTC().Format("15:04:05"), web.Span(c.Lost)))
 	}
 	if n := len(t.Cuts); n > 3 {
-		v.Foot = append(v.Foot, fmt.Sprintf("That happened %d times; %s were lost in all.", n, took(lost)))
+		v.Foot = append(v.Foot, fmt.Sprintf("That happened %d times; %s were lost in all.", n, web.Span(lost)))
 	}
 	if len(v.Gaps) > 0 {
 		v.Foot = append(v.Foot, "The grey parts are not to scale.")
@@ -181,7 +182,7 @@ func lineOf(line console.TimelineLine, s console.Scale, href func(int64) string)
 	if note := notesOf(line.Bars); note != "" {
 		v.Text += ", " + note
 	}
-	v.Took = took(whole.Took())
+	v.Took = web.Span(whole.Took())
 	if cost > 0 {
 		v.Cost = spec.Amount("micro_usd", cost)
 	}
@@ -226,7 +227,7 @@ func notesOf(bars []console.Bar) string {
 }
 
 func barTitle(b console.Bar) string {
-	text := fmt.Sprintf("%s, %s", b.Name, took(b.Took()))
+	text := fmt.Sprintf("%s, %s", b.Name, web.Span(b.Took()))
 	if b.State != console.BarDone {
 		text += ", " + b.State
 	}

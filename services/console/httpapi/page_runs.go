@@ -149,7 +149,7 @@ func (a *api) runRows(r *http.Request, f console.RunFilter, cursor string, now t
 		data.Next = listPath(here)
 	}
 	if found.Looked {
-		data.Looked = thousands(console.FindLook)
+		data.Looked = web.Thousands(console.FindLook)
 	}
 	return nil
 }
