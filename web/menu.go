@@ -26,6 +26,7 @@ var sections = []Entry{
 	{Here: "agents", Path: "/ui/definitions"},
 	{Here: "agents", Path: "/ui/start"},
 	{Here: "system", Path: "/ui/audit"},
+	{Here: "system", Path: "/ui/notices"},
 	{Here: "stops", Path: "/ui/stops", Symbol: "s-stop", Title: "Emergency stop"},
 	{Here: "account", Path: "/ui/account", Symbol: "s-you", Title: "Account"},
 }

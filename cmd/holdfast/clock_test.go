@@ -151,7 +151,7 @@ func TestCaseC14_ProcessesWhoseClocksAreApart(t *testing.T) {
 	})
 	// Only who is fresh sees that another is dead.
 	await(t, "all to be fresh", func() bool {
-		return count(`SELECT count(*) FROM runner.workers WHERE fresh_since < clock_timestamp() - interval '2 s' AND beat > clock_timestamp() - interval '1 s'`) == 3
+		return count(`SELECT count(*) FROM runner.workers WHERE fresh_since < clock_timestamp() - interval '2 s' AND beat > clock_timestamp() - interval '1 s' AND release <> ''`) == 3
 	})
 	if state := runners[pid].stop(syscall.SIGKILL); state.Success() {
 		t.Fatal("it was not killed")

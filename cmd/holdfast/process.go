@@ -174,6 +174,7 @@ func (p *process) heartbeat(service, worker string, beat **pg.Beat, pools ...str
 		c.AppName = worker
 		*beat = pg.NewBeat(c, service, worker, p.log)
 		b := *beat
+		b.Release(buildVersion())
 		if len(pools) > 0 {
 			b.Describe(strings.Join(pools, ","))
 		}

@@ -48,7 +48,8 @@ var errBeatStopped = errors.New("the heartbeat was stopped")
 //	    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
 //	    pid         int,
 //	    detail      text,
-//	    skew_ms     bigint                  -- how far the worker's own clock is ahead
+//	    skew_ms     bigint,                 -- how far the worker's own clock is ahead
+//	    release     text                    -- of the program that beats
 //	);
 //
 // A row that is absent belongs to a dead worker too: rows are deleted a week
@@ -63,6 +64,7 @@ type Beat struct {
 	schema string
 	worker string
 	detail *string
+	of     *string // the release
 	log    *slog.Logger
 	clock  func() time.Time // the worker's own, only told to people
 
@@ -100,6 +102,9 @@ func NewBeat(c Config, schema, worker string, log *slog.Logger) *Beat {
 // Describe says for people and views what the worker does; it belongs before
 // Start.
 func (b *Beat) Describe(detail string) { b.detail = &detail }
+
+// Release says for people which release of the program beats; it belongs before Start.
+func (b *Beat) Release(version string) { b.of = &version }
 
 // Name says what the heartbeat is called in the life cycle.
 func (b *Beat) Name() string { return b.schema + "-heartbeat" }
@@ -227,8 +232,8 @@ func (b *Beat) WaitFresh(ctx context.Context) error {
 // statement that was delayed on its way may arrive after Stop.
 func (b *Beat) beat(ctx context.Context) error {
 	query := `
-INSERT INTO ` + b.schema + `.workers AS w (name, beat, fresh_since, pid, detail, skew_ms)
-VALUES ($1, clock_timestamp(), clock_timestamp(), $2, $3, extract(epoch FROM $4::timestamptz - clock_timestamp()) * 1000)
+INSERT INTO ` + b.schema + `.workers AS w (name, beat, fresh_since, pid, detail, skew_ms, release)
+VALUES ($1, clock_timestamp(), clock_timestamp(), $2, $3, extract(epoch FROM $4::timestamptz - clock_timestamp()) * 1000, $5)
 ON CONFLICT (name) DO UPDATE
 SET beat = clock_timestamp(), skew_ms = EXCLUDED.skew_ms,
     -- a clock that stepped back must not keep the living from being fresh until it is there again
@@ -246,7 +251,7 @@ WHERE w.beat > '-infinity'`
 		return err
 	}
 	sent := time.Now() // before the statement: the reply says that the beat is at least this young
-	n, err := b.exec(ctx, query, b.worker, os.Getpid(), b.detail, b.clock())
+	n, err := b.exec(ctx, query, b.worker, os.Getpid(), b.detail, b.clock(), b.of)
 	if err != nil {
 		return err
 	}

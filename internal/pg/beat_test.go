@@ -21,7 +21,10 @@ func TestBeat_KeepsFresh(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	exec(t, db.Pool, workersTable)
-	b := startBeat(t, pg.Config{URL: db.URL}, "desk-1")
+	b := startBeat(t, pg.Config{URL: db.URL}, "desk-1", func(b *pg.Beat) { b.Release("v1.2.3") })
+	if got := text(t, db.Pool, `SELECT release FROM desk.workers WHERE name = $1`, "desk-1"); got != "v1.2.3" {
+		t.Errorf("the release is said to be %q", got)
+	}
 	if !b.Fresh() || !b.Holding() {
 		t.Fatalf("not fresh after Start: age %v", b.Age())
 	}

@@ -40,12 +40,15 @@ const workersTable = `
 CREATE SCHEMA desk;
 CREATE TABLE desk.workers (
     name text PRIMARY KEY, beat timestamptz NOT NULL, fresh_since timestamptz NOT NULL,
-    started_at timestamptz NOT NULL DEFAULT clock_timestamp(), pid int, detail text, skew_ms bigint)`
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(), pid int, detail text, skew_ms bigint, release text)`
 
 // startBeat runs a heartbeat in desk.workers until t ends.
-func startBeat(t *testing.T, c pg.Config, worker string) *pg.Beat {
+func startBeat(t *testing.T, c pg.Config, worker string, before ...func(*pg.Beat)) *pg.Beat {
 	t.Helper()
 	b := pg.NewBeat(c, "desk", worker, nil)
+	for _, f := range before {
+		f(b)
+	}
 	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

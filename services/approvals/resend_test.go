@@ -1,7 +1,9 @@
 package approvals_test
 
 import (
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -60,4 +62,58 @@ func TestNotices_SentAgain(t *testing.T) {
 	if n, err := b.as("opa").ResendNotice(t.Context(), id, false); err != nil || n.State != "due" || n.Attempts != 1 || strings.Contains(n.Problem, "opa") {
 		t.Errorf("what is due: %+v, %v", n, err)
 	}
+}
+
+// The button of the page System does what the API does, for the same people, and leads
+// back to the page.
+func TestNotices_SentAgainFromThePage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	o := newOutside(t)
+	b.outsiders(o)
+	o.next(says(`{"ok":false,"error":"invalid_blocks"}`))
+	id := b.tell(events.Notice{Channel: "ops"})
+	b.notice(id, "it is refused", inState("failed"))
+	press := func(who string, id events.NoticeID, form url.Values) (int, string, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/ui/notices/"+string(id)+"/resend", strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set("Cookie", "holdfast_session="+who)
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, res.Header.Get("Location"), string(text)
+	}
+	for who, want := range map[string]int{"vic": 403, "ann": 403, "zoe": 404} {
+		if status, _, _ := press(who, id, url.Values{}); status != want {
+			t.Errorf("%s: %d, want %d", who, status, want)
+		}
+	}
+	if n := b.notice(id, "it stays", inState("failed")); n.Attempts != 1 {
+		t.Errorf("%d attempts by who may not", n.Attempts)
+	}
+	if status, to, text := press("opa", id, url.Values{}); status != http.StatusSeeOther || to != "/ui/system?resent=yes#notices" {
+		t.Fatalf("%d to %q: %s", status, to, text)
+	}
+	b.notice(id, "it is delivered", inState("delivered"))
+
+	o.next(status(500))
+	id = b.tell(events.Notice{Channel: "ops"})
+	b.notice(id, "nobody knows", inState("unknown"))
+	if status, _, text := press("opa", id, url.Values{}); status != http.StatusConflict || !strings.Contains(text, "may read it twice") {
+		t.Errorf("without a confirmation: %d %s", status, text)
+	}
+	if status, _, text := press("opa", id, url.Values{"may_double": {"yes"}}); status != http.StatusSeeOther {
+		t.Errorf("with one: %d %s", status, text)
+	}
+	b.notice(id, "it is delivered", inState("delivered"))
 }

@@ -130,6 +130,8 @@ type Worker struct {
 	Pools     []string // of a tools worker; nil when it does not say
 	// Skew is how far its own clock is ahead of the database's; negative: behind.
 	Skew time.Duration
+	// Release of its program; empty when it does not say.
+	Release string
 }
 
 // WorkerAlive is how old a heartbeat may be before its worker counts as dead:

@@ -21,6 +21,7 @@ func registerPages(d *door.Door, a api) {
 	d.Page("POST "+pagesPath, authn.Approver, p.decideTicked)
 	d.Page("GET "+pagesPath+"/{id}", authn.Viewer, p.one)
 	d.Page("POST "+pagesPath+"/{id}", authn.Approver, p.decideOne)
+	d.Page("POST /ui/notices/{id}/resend", authn.Operator, p.resendNotice)
 }
 
 // itemView is one request as its reader sees it.

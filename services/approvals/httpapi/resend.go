@@ -60,3 +60,19 @@ func (a api) resend(ctx context.Context, in *resendInput) (*resendOutput, error)
 	}
 	return &resendOutput{Body: showNotice(n)}, nil
 }
+
+// resendNotice is the button of the page System: it sends a notice again and leads back
+// there. A notice that may have been shown needs the button that says so.
+func (p pages) resendNotice(w http.ResponseWriter, r *http.Request) error {
+	form, err := door.Form(r)
+	if err != nil {
+		return err
+	}
+	in := resendInput{ID: r.PathValue("id")}
+	in.Body.MayDouble = form.Get("may_double") == "yes"
+	if _, err := p.resend(r.Context(), &in); err != nil {
+		return err
+	}
+	http.Redirect(w, r, "/ui/system?resent=yes#notices", http.StatusSeeOther)
+	return nil
+}

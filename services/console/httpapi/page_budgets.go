@@ -33,6 +33,7 @@ type gauge struct {
 	UsedPart, ReservedPart          string // of the width, in percent
 	Marks                           []string
 	State                           string // "", hot or full
+	Near                            bool   // four fifths are used
 	Window, Zone                    string
 	Turns                           time.Time
 	Alerts                          []console.PoolAlert
@@ -224,6 +225,9 @@ func newGauge(p console.Pool, alertAt []int64, pause console.PoolPause) gauge {
 		if p.Used > 0 && float64(p.Used) >= float64(p.Limit)/100*float64(at) { // only how it is coloured
 			g.State = "hot"
 		}
+	}
+	if p.Used > 0 && float64(p.Used) >= 0.8*float64(p.Limit) {
+		g.State, g.Near = "hot", true
 	}
 	if p.Used >= p.Limit {
 		g.State = "full"

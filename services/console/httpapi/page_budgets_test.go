@@ -87,6 +87,24 @@ func TestBudgetsPage_GaugesRaiseAndCost(t *testing.T) {
 	}
 }
 
+// TestBudgetsPage_SaysWhatIsNearlyUsed pins the words at four fifths, at the limit and at
+// an alert of the definition's own, on the page of budgets.
+func TestBudgetsPage_SaysWhatIsNearlyUsed(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	get[[]httpapi.Applied](r, "POST", "/v1/resources", authn.Admin, documents(t, strings.Replace(budgetYAML, "alertAt: [80]", "alertAt: [50]", 1)))
+	r.exec(`INSERT INTO runner.pools (namespace, pool, window_start, unit, ceiling) VALUES ('default', 'night', '2026-03-05', 'micro_usd', 1000)`)
+	for used, want := range map[int]string{0: "", 499: "", 500: "past an alert", 799: "past an alert", 800: "over 80 %", 999: "over 80 %", 1000: "used up", 1200: "used up"} {
+		r.exec(`UPDATE runner.pools SET used = $1 WHERE pool = 'night'`, used)
+		_, raw := r.page("/ui/budgets", authn.Viewer)
+		for _, word := range []string{"past an alert", "over 80 %", "used up"} {
+			if has := strings.Contains(raw, "</svg>"+word+"</span>"); has != (word == want) {
+				t.Errorf("%d of 1000 used: it says %q: %t, want %q", used, word, has, want)
+			}
+		}
+	}
+}
+
 func TestSystemPage_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -102,6 +120,24 @@ func TestSystemPage_SaysWhatIsWrong(t *testing.T) {
 	if strings.Contains(shown, "hf.run.secret") || strings.Count(shown, "&lt;script&gt;alert(1)") < 3 {
 		t.Error("a subject of another namespace is shown, or what is wrong is not")
 	}
+	// A worker says which release it is; one of an older release does not.
+	r.exec(`UPDATE runner.workers SET release = 'v9.8.7<b>' WHERE name = 'gone'`)
+	r.says(t, "/ui/system", viewer, `data-l="Release" class="mono">v9.8.7&lt;b&gt;<`, `<span class="mute">not said</span>`)
+	for _, w := range get[httpapi.System](r, "GET", "/v1/system", authn.Viewer, "").Workers {
+		if (w.Release == "v9.8.7<b>") != (w.Name == "gone") {
+			t.Errorf("worker %s is of release %q", w.Name, w.Release)
+		}
+	}
+	// What failed can be sent again, by who may; what may have arrived only knowingly.
+	r.exec(`INSERT INTO approvals.notices (notice_id, namespace, channel, reason, body, state, problem, next_at) VALUES ('n-failed', 'default', 'ops', 'failed', '{}', 'failed', $1, NULL), ('n-unknown', 'default', 'ops', 'failed', '{}', 'unknown', '', NULL)`, evil)
+	if shown := r.says(t, "/ui/system", viewer, "holdfast notices resend n-failed"); strings.Contains(shown, "/resend") {
+		t.Error("a viewer is offered to send a notice again")
+	}
+	shown = r.says(t, "/ui/system", doortest.Token(authn.Operator), `action="/ui/notices/n-failed/resend"><button`, `action="/ui/notices/n-unknown/resend"><input type="hidden" name="may_double" value="yes">`, "though people may read it twice")
+	if strings.Contains(shown, "is sent again") {
+		t.Error("it says that a notice was sent before one was")
+	}
+	r.says(t, "/ui/system?resent=yes", viewer, "The notice is sent again.")
 	if other := r.says(t, "/ui/system", doortest.TokenIn("other", authn.Viewer)); strings.Contains(other, "run needs attention") {
 		t.Error("another namespace sees the parked run")
 	}

@@ -67,7 +67,7 @@ func TestRunPage_Parts(t *testing.T) {
 	r.exec(`UPDATE runner.runs SET digest = $2, tokens = 974, tool_calls = 10 WHERE run_id = $1`, id, digest)
 	_, raw := r.page("/ui/runs/"+string(id), authn.Viewer)
 	for _, want := range []string{"pay-unknown</a>", `href="/ui/effects/e1"`, "unknown</span>", `href="/v1/artifacts/a-1" download>summary.md, text/markdown`, "6.0 KiB",
-		"974 of 1000", `class="g-used hot" width="97.40%"`, `class="g-used full" width="100.00%"`, `<li class="done">`, "Compare", `href="/ui/effects?run=` + string(id)} {
+		"974 of 1000", `class="g-used hot" width="97.40%"`, `class="g-used full" width="100.00%"`, `<b class="g-word">over 80 %</b>`, `<b class="g-word bad">used up</b>`, `<li class="done">`, "Compare", `href="/ui/effects?run=` + string(id)} {
 		if !strings.Contains(raw, want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -53,6 +53,9 @@ var afterRejection = map[string]string{
 func (a *api) systemPage(w http.ResponseWriter, r *http.Request) error {
 	p, _ := authn.FromContext(r.Context())
 	data := systemPage{frame: door.FrameOf(r, "System"), MayOrder: p.Role.Allows(authn.Operator)}
+	if r.URL.Query().Get("resent") == "yes" {
+		data.Notice = "The notice is sent again. It is listed below once more if it fails."
+	}
 	system, err := a.console.System(r.Context(), p.Namespace)
 	if err != nil {
 		return err

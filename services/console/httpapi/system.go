@@ -31,11 +31,12 @@ type Worker struct {
 	BeatAgeMs   int64     `json:"beat_age_ms" doc:"since its last heartbeat, by the database's clock"`
 	StartedAt   time.Time `json:"started_at"`
 	Pools       []string  `json:"pools,omitempty" doc:"that a tools worker works for"`
+	Release     string    `json:"release,omitempty" doc:"of its program; absent when that is older than this member"`
 	ClockSkewMs int64     `json:"clock_skew_ms" doc:"how far its own clock is ahead of the database's; negative: behind"`
 }
 
 func wireWorker(w console.Worker) Worker {
-	return Worker{Service: w.Service, Name: w.Name, Alive: w.Alive(), BeatAgeMs: w.Age.Milliseconds(), StartedAt: w.StartedAt, Pools: w.Pools, ClockSkewMs: w.Skew.Milliseconds()}
+	return Worker{Service: w.Service, Name: w.Name, Alive: w.Alive(), BeatAgeMs: w.Age.Milliseconds(), StartedAt: w.StartedAt, Pools: w.Pools, Release: w.Release, ClockSkewMs: w.Skew.Milliseconds()}
 }
 
 // StopInForce is an order that no write of its scope leaves.

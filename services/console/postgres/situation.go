@@ -71,9 +71,9 @@ SELECT call_id, coalesce(limited_by, ''), attempts, left(coalesce(error, ''), 30
 
 // A worker that stopped has the beat '-infinity', which has no age.
 const workers = `
-SELECT service, name, extract(epoch FROM clock_timestamp() - beat)::float8, started_at, pools, coalesce(skew_ms, 0)
-  FROM (SELECT 'runner' AS service, name, beat, started_at, NULL::text[] AS pools, skew_ms FROM runner.v_workers LEFT JOIN runner.v_clocks USING (name) UNION ALL
-        SELECT 'tools', name, beat, started_at, pools, skew_ms FROM tools.v_workers LEFT JOIN tools.v_clocks USING (name)) w
+SELECT service, name, extract(epoch FROM clock_timestamp() - beat)::float8, started_at, pools, coalesce(skew_ms, 0), coalesce(release, '')
+  FROM (SELECT 'runner' AS service, name, beat, started_at, NULL::text[] AS pools, skew_ms, release FROM runner.v_workers LEFT JOIN runner.v_clocks USING (name) LEFT JOIN runner.v_releases USING (name) UNION ALL
+        SELECT 'tools', name, beat, started_at, pools, skew_ms, release FROM tools.v_workers LEFT JOIN tools.v_clocks USING (name) LEFT JOIN tools.v_releases USING (name)) w
  WHERE beat > clock_timestamp() - interval '1 hour'
  ORDER BY service, name LIMIT 500`
 
@@ -227,7 +227,7 @@ func scanWorker(row pgx.CollectableRow) (console.Worker, error) {
 	var w console.Worker
 	var age float64
 	var skew int64
-	err := row.Scan(&w.Service, &w.Name, &age, &w.StartedAt, &w.Pools, &skew)
+	err := row.Scan(&w.Service, &w.Name, &age, &w.StartedAt, &w.Pools, &skew, &w.Release)
 	w.Age, w.Skew, w.StartedAt = time.Duration(age*float64(time.Second)), time.Duration(skew)*time.Millisecond, w.StartedAt.UTC()
 	return w, err
 }
