@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
+	"github.com/holdfast-run/holdfast/internal/menu"
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/spec"
@@ -201,7 +202,7 @@ func (p *process) needsBus(service string) {
 func (p *process) door(service string, pool *pgxpool.Pool) *door.Door {
 	d := door.New(door.Config{
 		Title: service, Version: buildVersion(), Verifier: authn.NewPostgres(pool), DevPrincipal: p.dev,
-		MaxBody: p.services.MaxBody, BodyTimeout: p.services.BodyTimeout, SignIn: "/ui/sign-in", Secure: p.services.secure(), Audit: audit.New(pool), Log: p.log.With(telemetry.KeyService, service), Telemetry: p.telemetry,
+		MaxBody: p.services.MaxBody, BodyTimeout: p.services.BodyTimeout, SignIn: "/ui/sign-in", Secure: p.services.secure(), Audit: audit.New(pool), Counts: menu.New(pool).Counts, Log: p.log.With(telemetry.KeyService, service), Telemetry: p.telemetry,
 	})
 	p.doors = append(p.doors, d)
 	return d

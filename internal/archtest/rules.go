@@ -62,6 +62,7 @@ var rules = map[string]rule{
 	"internal/blob":        {may: plus(kit, "pkg/", "internal/pg"), libs: []string{pgx}},
 	"internal/follow":      {may: plus(kit, "pkg/events")},
 	"internal/authn":       {may: plus(kit, "pkg/", "internal/pg"), libs: []string{pgx}},
+	"internal/menu":        {may: plus(kit, "web"), libs: []string{pgx}},
 	"internal/audit":       {may: plus(kit, "internal/door", "internal/pg"), libs: []string{pgx}},
 	"internal/oidc":        {may: plus(kit, "internal/authn"), libs: []string{"github.com/coreos/go-oidc/v3/oidc", "golang.org/x/oauth2"}},
 	"internal/oidctest":    {libs: []string{"github.com/go-jose/go-jose/v4"}},

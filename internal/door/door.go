@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/telemetry"
+	"github.com/holdfast-run/holdfast/web"
 )
 
 // Public is the role of routes that authenticate in another way (a signature)
@@ -63,7 +64,10 @@ type Config struct {
 	// Audit keeps what is done at every route that changes something and knows who
 	// asks; nil keeps nothing.
 	Audit Auditor
-	Log   *slog.Logger // nil logs nothing
+	// Counts reads the numbers beside the entries of the menu; nil, and an error, leave
+	// them to the script of the page.
+	Counts func(ctx context.Context, namespace string) ([]web.Count, error)
+	Log    *slog.Logger // nil logs nothing
 	// Telemetry gets a span and a duration per request; nil records nothing.
 	// The caller's trace context is taken up.
 	Telemetry *telemetry.Telemetry

@@ -1,6 +1,7 @@
 package door
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -22,8 +23,25 @@ func (d *Door) Page(pattern string, need authn.Role, h func(http.ResponseWriter,
 }
 
 // FrameOf is what the page that answers r shows around its own part: who reads it,
-// and the entry of the menu that its path belongs to.
+// the entry of the menu that its path belongs to, and the menu's numbers.
 func FrameOf(r *http.Request, title string) web.Frame {
+	f := frameOf(r, title)
+	d, ok := r.Context().Value(doorKey{}).(*Door)
+	if !ok || d.cfg.Counts == nil || f.Name == "" {
+		return f
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), countsWithin)
+	defer cancel()
+	if counts, err := d.cfg.Counts(ctx, f.Namespace); err == nil { // else the script brings them
+		f.Counts = counts
+	}
+	return f
+}
+
+// countsWithin bounds how long a page waits for the numbers of its menu.
+const countsWithin = 2 * time.Second
+
+func frameOf(r *http.Request, title string) web.Frame {
 	f := web.Frame{Title: title, Here: web.SectionOf(r.URL.Path).Here, At: time.Now().UTC()}
 	if who, ok := authn.FromContext(r.Context()); ok {
 		f.Namespace, f.Name, f.Role = who.Namespace, who.Name, who.Role.String()
@@ -57,8 +75,12 @@ func (d *Door) answer(w http.ResponseWriter, r *http.Request, p *Problem) {
 		p.write(w)
 		return
 	}
+	frame := frameOf(r, p.Title)
+	if p.Status < http.StatusInternalServerError { // what is away is not asked for numbers
+		frame = FrameOf(r, p.Title)
+	}
 	page := refusalPage{
-		Frame: FrameOf(r, p.Title), Status: p.Status, Detail: p.Detail, Places: p.Errors, Next: nextOf(p), RequestID: p.RequestID,
+		Frame: frame, Status: p.Status, Detail: p.Detail, Places: p.Errors, Next: nextOf(p), RequestID: p.RequestID,
 	}
 	page.Back, page.BackTo = backOf(r)
 	if p.Status == http.StatusUnauthorized && d != nil && d.cfg.SignIn != "" {

@@ -1,15 +1,19 @@
 package door_test
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
+	"github.com/holdfast-run/holdfast/web"
 )
 
 // TestFail_PagesForPeople pins what a refusal looks like in a browser, and that nothing
@@ -80,5 +84,59 @@ func TestFail_PagesForPeople(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFrame_HasTheMenusNumbers: each page brings the numbers of its reader's namespace
+// with it. Without them it is shown all the same, and what is broken is not asked.
+func TestFrame_HasTheMenusNumbers(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	d := door.New(door.Config{Title: "test", Version: "1", Verifier: doortest.Verifier(), Counts: func(_ context.Context, namespace string) ([]web.Count, error) {
+		asked.Add(1)
+		if namespace == "other" {
+			return nil, errors.New("the database is away")
+		}
+		return web.Numbers{Running: 1234, Approvals: 7}.Counts(), nil
+	}})
+	for path, status := range map[string]int{"GET /ui/effects": 404, "GET /ui/stops": 500} {
+		d.Page(path, authn.Viewer, func(http.ResponseWriter, *http.Request) error { return door.Error(status, "x", "x") })
+	}
+	srv := httptest.NewServer(d.Handler())
+	t.Cleanup(srv.Close)
+	for name, tc := range map[string]struct {
+		path, token string
+		status      int
+		want        bool
+		asked       int64
+	}{
+		"a page":                             {"/ui/effects", doortest.Token(authn.Viewer), 404, true, 1},
+		"a page while they cannot be read":   {"/ui/effects", doortest.TokenIn("other", authn.Viewer), 404, false, 1},
+		"a page of what is broken":           {"/ui/stops", doortest.Token(authn.Viewer), 500, false, 0},
+		"a page for nobody in particular":    {"/ui/nothing", "", 404, false, 0},
+		"a document for a program that asks": {"/v1/nothing", doortest.Token(authn.Viewer), 404, false, 0},
+	} {
+		asked.Store(0)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+tc.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "text/html")
+		if tc.token != "" {
+			req.Header.Set("Authorization", "Bearer "+tc.token)
+		}
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		has := strings.Contains(string(raw), "1,234 running") && strings.Contains(string(raw), "7 wait for a person")
+		if res.StatusCode != tc.status || has != tc.want || asked.Load() != tc.asked {
+			t.Errorf("%s: %d, numbers %t, asked %d times; want %d, %t, %d", name, res.StatusCode, has, asked.Load(), tc.status, tc.want, tc.asked)
+		}
 	}
 }
