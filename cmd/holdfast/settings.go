@@ -65,7 +65,7 @@ type NatsSettings struct {
 type ProcessSettings struct {
 	LogSettings
 	ShutdownDelay time.Duration `group:"process" default:"0s" help:"How long to go on after /ready has begun to say no, so that load balancers notice (${default})."`
-	ShutdownGrace time.Duration `group:"process" default:"20s" help:"How long work in flight may take to finish at the end (${default})."`
+	ShutdownGrace time.Duration `group:"process" default:"20s" help:"How long work in flight may take to finish at the end (${default}); what takes longer is handed to other processes within it."`
 	OTLPEndpoint  string        `name:"otlp-endpoint" group:"process" placeholder:"URL" help:"Where traces go over OTLP/HTTP: http://collector:4318. Without it none are recorded."`
 }
 

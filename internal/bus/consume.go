@@ -71,6 +71,9 @@ const (
 	slotWait   = 200 * time.Millisecond // how long the doorbell's message waits for a slot
 	slotPoll   = 5 * time.Millisecond
 	pullBatch  = 256
+	// handOver is how much of a stop's time is kept for the handlers that are
+	// cancelled, at most half of it.
+	handOver = time.Second
 	// abandonAfter is how long Stop waits for cancelled handlers. A handler that
 	// ignores its context is left behind.
 	abandonAfter = 5 * time.Second
@@ -88,6 +91,7 @@ type Consumer struct {
 	tokens   chan struct{} // free workers, when Slots is nil
 	handlers sync.WaitGroup
 	running  atomic.Int64
+	handed   atomic.Int64 // messages given back because the process stops
 
 	puller puller
 
@@ -132,11 +136,11 @@ func (b *Bus) Consume(ctx context.Context, c Consumption) (*Consumer, error) {
 	return k, nil
 }
 
-// Stop pulls no more and lets the handlers finish until ctx ends; then it
-// cancels them with the cause lifecycle.ErrStopping and waits for them. What
-// they were working on is delivered to another worker at once. It returns an
-// error only when a handler ignored its context for five seconds. Calling it
-// again waits for the same end.
+// Stop pulls no more and lets the handlers finish until a second, or half of the
+// time, before ctx ends; then it cancels them with the cause lifecycle.ErrStopping
+// and waits for them. What they were working on is delivered to another worker at
+// once, and that is a clean end: it returns an error only when a handler ignored its
+// context for five seconds. Calling it again waits for the same end.
 func (k *Consumer) Stop(ctx context.Context) error {
 	k.stopOnce.Do(func() { close(k.stop) })
 	done := make(chan struct{})
@@ -146,9 +150,11 @@ func (k *Consumer) Stop(ctx context.Context) error {
 		close(done)
 	}()
 	var err error
+	drained, cancel := untilHandOver(ctx)
+	defer cancel()
 	select {
 	case <-done:
-	case <-ctx.Done():
+	case <-drained.Done():
 		k.cancel(lifecycle.ErrStopping)
 		select {
 		case <-done:
@@ -157,6 +163,9 @@ func (k *Consumer) Stop(ctx context.Context) error {
 		}
 	}
 	k.cancel(lifecycle.ErrStopping)
+	if n := k.handed.Swap(0); n > 0 {
+		k.log.Info("handed over what was in flight: others go on with it", "steps", n)
+	}
 	k.bus.mu.Lock()
 	delete(k.bus.consumers, k)
 	k.bus.mu.Unlock()
@@ -164,6 +173,15 @@ func (k *Consumer) Stop(ctx context.Context) error {
 		_ = k.bus.nc.FlushTimeout(time.Second) // acknowledgements leave before the caller closes anything
 	}
 	return err
+}
+
+// untilHandOver ends earlier than ctx by what handing over may take.
+func untilHandOver(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, end.Add(-min(handOver, max(time.Until(end)/2, 0))))
 }
 
 func (k *Consumer) stopping() bool {
@@ -254,6 +272,9 @@ func (k *Consumer) settle(h *held, m events.Received, err error) {
 		log.Error("message rejected", telemetry.KeyCode, r.code, telemetry.KeyErr, err)
 		k.finish(h, append(append([]byte{}, wireTerm...), " "+r.code...))
 	case actNak:
+		if context.Cause(k.base) == lifecycle.ErrStopping {
+			k.handed.Add(1)
+		}
 		if r.delay > 0 && !errors.Is(err, fault.ErrTurn) {
 			log.Warn("message will be tried again", telemetry.KeyErr, err, "delay", r.delay, telemetry.KeyAttempt, h.newest())
 		}

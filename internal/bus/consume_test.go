@@ -505,3 +505,39 @@ func TestConsume_TakeFalsePullsNothing(t *testing.T) {
 	may.Store(true)
 	eventually(t, 5*time.Second, "it is taken", func() bool { return runs.Load() == 1 })
 }
+
+// A handler that outlasts the time to stop is cancelled before that is over, so that
+// there is time to give its message back: the stop is a clean one, and another consumer
+// has the message.
+func TestStop_HandsOverInTime(t *testing.T) {
+	t.Parallel()
+	b := newServer(t).provisioned("a")
+	taken, left := make(chan struct{}, 3), make(chan time.Duration, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	end, _ := ctx.Deadline()
+	k, err := b.Consume(t.Context(), bus.Consumption{Stream: events.StreamRuns, Durable: events.ConsumerRunner, Workers: 3, Handle: func(ctx context.Context, _ events.Received) error {
+		taken <- struct{}{}
+		<-ctx.Done()
+		left <- time.Until(end)
+		return context.Cause(ctx)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, fact(1), fact(2), fact(3))
+	for range 3 {
+		<-taken
+	}
+	if err := k.Stop(ctx); err != nil {
+		t.Errorf("the stop: %v", err)
+	}
+	for range 3 {
+		if d := <-left; d < 200*time.Millisecond {
+			t.Errorf("a handler was cancelled with %s left", d)
+		}
+	}
+	var others atomic.Int32
+	consume(t, b, bus.Consumption{Handle: func(context.Context, events.Received) error { others.Add(1); return nil }})
+	eventually(t, 30*time.Second, "another has them", func() bool { return others.Load() >= 3 })
+}

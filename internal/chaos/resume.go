@@ -72,10 +72,7 @@ func (r *rig) resumeRound(ctx context.Context, w *work, name string, stop bool, 
 	res.Deaths++
 	at := time.Now()
 	if stop {
-		// Its end says with 1 that calls outlasted its grace; here they are made to.
-		if err = r.sup.Term(victim, "SIGTERM with model calls in flight", 20*time.Second); !slices.Contains(r.sup.Running("runner"), victim) {
-			err = nil
-		}
+		err = r.sup.Term(victim, "SIGTERM with model calls in flight", 20*time.Second)
 	} else {
 		at, err = r.sup.Kill(victim, "model calls in flight")
 	}

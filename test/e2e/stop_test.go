@@ -13,15 +13,25 @@ import (
 // TestStop asks processes to stop, as a deploy does.
 func TestStop(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, fresh(t)).runners(2)
-	t.Run("a runner in a model call hands it over", func(t *testing.T) { stopRunner(t, d) })
+	d := deploy(t, fresh(t))
+	for _, grace := range []string{"1s", "20s"} { // the call outlasts both
+		for _, name := range []string{"runner-1", "runner-2"} {
+			if p := d.live[name]; p != nil {
+				p.term(t)
+			}
+			d.plan(name, "runner", "--shutdown-grace", grace)
+		}
+		d.start("runner-1", "runner-2")
+		t.Run("a runner in a model call hands it over with a grace of "+grace, func(t *testing.T) { stopRunner(t, d, grace) })
+	}
 	t.Run("every service in turn under load", func(t *testing.T) { stopEverythingInTurn(t, d) })
 }
 
 // stopRunner stops the runner that waits for the model. The call is made again
-// by the other one, at once: nobody has to be found dead first.
-func stopRunner(t *testing.T, d *deployment) {
-	j := job{Job: "stop-runner", Do: []string{"read", "pay"}}
+// by the other one, at once: nobody has to be found dead first. What was handed over
+// is a clean end.
+func stopRunner(t *testing.T, d *deployment, grace string) {
+	j := job{Job: "stop-runner-" + grace, Do: []string{"read", "pay"}}
 	h := d.out.hold(t, j.Job, 1)
 	id := d.startJob(t, j)
 	h.wait(t)

@@ -64,14 +64,14 @@ func (i *Inbox) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain is how long model calls in flight may finish before they are handed to
-// another process.
-const drain = 2 * time.Second
+// stopIn is how long a stop takes at most: model calls in flight may finish for a
+// second less, then they are handed to another process.
+const stopIn = 3 * time.Second
 
 // Stop takes nothing new, lets handlers finish for a short while, then cancels
 // them; they hand their work over.
 func (i *Inbox) Stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, drain)
+	ctx, cancel := context.WithTimeout(ctx, stopIn)
 	defer cancel()
 	errs := make(chan error, len(i.consumers))
 	for _, k := range i.consumers {
