@@ -16,13 +16,15 @@ import (
 type stage struct {
 	*httptest.Server
 
-	mu      sync.Mutex
-	body    string
-	reads   int
-	asked   []string // Last-Event-ID of each stream
-	refuse  int      // status of streams and pages instead, 0 for none
-	streams map[chan string]struct{}
-	spoken  chan string // of the run "one"
+	mu     sync.Mutex
+	body   string
+	reads  int
+	asked  []string // Last-Event-ID of each stream
+	refuse int      // status of streams and pages instead, 0 for none
+	// elsewhere sends whoever reads the page to the sign-in.
+	elsewhere bool
+	streams   map[chan string]struct{}
+	spoken    chan string // of the run "one"
 }
 
 func newStage(t *testing.T, body string) *stage {
@@ -79,6 +81,13 @@ func (s *stage) serve(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	default:
+		s.mu.Lock()
+		elsewhere := s.elsewhere && r.URL.Path == "/"
+		s.mu.Unlock()
+		if elsewhere {
+			http.Redirect(w, r, "/ui/sign-in", http.StatusSeeOther)
+			return
+		}
 		if refuse != 0 {
 			w.WriteHeader(refuse)
 			return
@@ -89,7 +98,7 @@ func (s *stage) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", CSP)
 		fmt.Fprintf(w, `<!doctype html><html lang="en"><head><title>x</title><link rel="stylesheet" href="/ui/holdfast.css"><script src="/ui/live.js" defer></script></head>
-<body><main class="body">%s</main><p class="live conn" id="live" role="status"></p></body></html>`, body)
+<body><span id="n-runs" hidden><span></span><span></span></span><main class="body">%s</main><p class="live conn" id="live" role="status"></p></body></html>`, body)
 	}
 }
 
@@ -141,10 +150,7 @@ const afterChange = `<form class="card"><table><caption>Ended, UTC</caption><tbo
 func TestLive_APageFollowsAndKeepsWhatItsReaderDid(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, beforeChange)
-	b := browsertest.New(t)
-	b.Open(s.URL + "/")
-	b.Sees("#live", "Live")
-	until(t, "the page is read once more, for what happened before it listened", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.reads == 2 })
+	b := s.opened(t)
 	b.Click("#t1")
 	b.Click("summary")
 	b.Type("#note", "typed")

@@ -91,19 +91,22 @@
       }
     }
     for (const { name } of [...old.attributes]) {
-      if (fresh.hasAttribute(name) || name === 'open' && old.localName === 'details' || name === 'class' && kept.has(old.className) || name === 'data-known') continue;
+      if (fresh.hasAttribute(name) || name === 'open' && old.localName === 'details' || name === 'class' && kept.has(old.className)) continue;
       old.removeAttribute(name);
     }
   };
 
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.id ?? '') === (b.id ?? '') && a.type === b.type;
 
+  // touched reports whether a reader has changed what a text area or a choice began with.
+  const touched = el => el.value !== (el.localName === 'textarea' ? el.defaultValue : (el.querySelector('option[selected]') ?? el.options[0])?.value ?? '');
+
   // morph makes old like fresh and leaves alone what is the same.
   const morph = (old, fresh) => {
     if (old.hasAttribute('data-tokens') || old.isEqualNode(fresh)) return;
     attributes(old, fresh);
     if (old.localName === 'textarea' || old.localName === 'select') {
-      if (old === document.activeElement || old.value !== (old.dataset.known ?? old.value)) return;
+      if (old === document.activeElement || touched(old)) return;
     }
     if (old.hasAttribute('data-rows') && fresh.hasAttribute('data-rows')) rows(old, fresh);
     else children(old, fresh);
@@ -221,7 +224,6 @@
       button.type = 'button';
       button.id = id;
       button.className = 'newrows';
-      button.dataset.known = '';
       button.addEventListener('click', () => {
         const w = waiting.get(old.id);
         waiting.delete(old.id);
@@ -573,7 +575,6 @@
 
   // ---------- begin ----------
 
-  for (const el of document.querySelectorAll('[data-live] textarea,[data-live] select')) el.dataset.known = el.value;
   localize(document);
   tick(document);
   setInterval(() => { if (!document.hidden) tick(document); }, 1000);

@@ -1,0 +1,193 @@
+package web
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfast-run/holdfast/internal/browsertest"
+)
+
+// readings is how often the page was read.
+func (s *stage) readings() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reads
+}
+
+// opened shows the stage's page in a browser that listens to it and has read it once
+// more, so that the next reading is the test's.
+func (s *stage) opened(t *testing.T) *browsertest.Tab {
+	t.Helper()
+	b := browsertest.New(t)
+	b.Open(s.URL + "/")
+	b.Sees("#live", "Live")
+	until(t, "the page is read once more, for what happened before it listened", func() bool { return s.readings() >= 2 })
+	return b
+}
+
+const writtenForm = `<div id="part" data-live="runs"><b id="n">1</b>
+<label>typed and left<textarea id="left">from the server</textarea></label>
+<label>typed and focused<textarea id="note">from the server</textarea></label>
+<label>untouched<textarea id="fresh">from the server</textarea></label>
+<label>chosen<select id="pick"><option value="a" selected>a</option><option value="b">b</option></select></label>
+<label>a line<input id="line" value="from the server"></label></div>`
+
+// TestLive_WhatIsBeingWrittenStays: a page that is read again while somebody writes
+// takes nothing from under the hand, in a text area, a line or a choice, focused or not.
+// What nobody has touched follows.
+func TestLive_WhatIsBeingWrittenStays(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, writtenForm)
+	b := s.opened(t)
+	values := func() string {
+		return browsertest.Eval[string](b, `['left', 'note', 'fresh', 'pick', 'line'].map(id => document.getElementById(id).value).join() + ' ' + document.activeElement.id`)
+	}
+	turn := func(n, text string) {
+		t.Helper()
+		s.become(strings.NewReplacer(`"n">1`, `"n">`+n, "from the server", text, `value="a" selected`, `value="a"`, `value="b"`, `value="b" selected`).Replace(writtenForm))
+		s.say(changed("e-" + n))
+		b.Sees("#n", n)
+	}
+	// What has the focus stays, though nothing is typed yet.
+	b.Click("#note")
+	turn("2", "second text")
+	if got := values(); got != "second text,from the server,second text,b,second text note" {
+		t.Fatalf("nothing is typed, and the page has %q", got)
+	}
+	b.Click("#line")
+	turn("3", "third text")
+	if got := values(); got != "third text,third text,third text,b,second text line" {
+		t.Fatalf("the line has the focus, and the page has %q", got)
+	}
+	// What is typed stays, with the focus and without it.
+	b.Type("#line", " typed")
+	b.Click("#left")
+	b.Type("#left", " typed")
+	browsertest.Eval[int](b, `document.getElementById('pick').selectedIndex = 0`)
+	b.Type("#note", " typed")
+	turn("4", "fourth text")
+	turn("5", "fifth text")
+	if got := values(); got != "third text typed,third text typed,fifth text,a,second text typed note" {
+		t.Errorf("typed, and the page has %q", got)
+	}
+}
+
+// TestLive_FocusAndPlaceStay: a part that comes elsewhere in the page takes the focus
+// with it, what is open stays open and what is closed closed, and what a page of ours
+// never has is taken out before it is shown.
+func TestLive_FocusAndPlaceStay(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, `<div id="part" data-live="runs"><b id="n">1</b><p id="a">a <button id="first" type="button">first</button></p><p id="b">b</p><details id="d"><summary>more</summary>inside</details><i id="gone">goes</i></div>`)
+	b := s.opened(t)
+	b.Click("#first")
+	browsertest.Eval[int](b, `document.getElementById('first').mark = 1`)
+	s.become(`<div id="part" data-live="runs"><b id="n">2</b><p id="b">b</p><p id="a" style="color:red" onclick="window.evil=1">a <button id="first" type="button">first</button></p><details id="d" open><summary>more</summary>inside</details>
+<form action="//evil.example/x"><button formaction="https://evil.example">x</button></form></div>`)
+	s.say(changed("e-2"))
+	b.Sees("#n", "2")
+	if got := browsertest.Eval[string](b, `[document.activeElement.id, document.getElementById('first').mark, document.getElementById('d').open, !!document.getElementById('gone'),
+		document.querySelector('#b').nextElementSibling.id, document.querySelectorAll('[style],[onclick],[action],[formaction]').length].join()`); got != "first,1,false,false,a,0" {
+		t.Errorf("the page has %s", got)
+	}
+	b.Forgive("Content Security Policy") // says so of what is read, before it is cleaned
+}
+
+// TestLive_NothingIsReadThatNobodySees: what changes while the page is hidden is read
+// when it is looked at again, once.
+func TestLive_NothingIsReadThatNobodySees(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, `<div id="part" data-live="runs"><b id="n">1</b></div>`)
+	b := s.opened(t)
+	look := func(hidden string) {
+		browsertest.Eval[bool](b, `(Object.defineProperty(document, 'hidden', { configurable: true, get: () => `+hidden+` }), document.dispatchEvent(new Event('visibilitychange')))`)
+	}
+	look("true")
+	before := s.readings()
+	s.become(`<div id="part" data-live="runs"><b id="n">2</b></div>`)
+	// Told of twice, and of the menu behind them, so both were heard when it is seen.
+	s.say(changed("e-2"))
+	s.say(changed("e-3"))
+	s.say(message("e-4", "changed", `,"topics":[],"counts":[{"here":"runs","n":"1,234","words":"running","shown":true}]`))
+	b.Sees("#n-runs", "1,234, 1,234 running")
+	if n := s.readings(); n != before {
+		t.Errorf("a hidden page was read %d times", n-before)
+	}
+	look("false")
+	b.Sees("#n", "2")
+	if n := s.readings(); n != before+1 {
+		t.Errorf("a page that is looked at again was read %d times", n-before)
+	}
+}
+
+// TestLive_AListStandsStillAndAPartIsOffered: a list that is paused does not change until
+// it goes on, and a part that the page did not have is offered, not put in.
+func TestLive_AListStandsStillAndAPartIsOffered(t *testing.T) {
+	t.Parallel()
+	list := func(n, more string) string {
+		return `<button data-pause="rows" hidden>Pause</button><b id="n" data-live="runs">` + n + `</b><table><tbody id="rows" data-live="runs" data-rows="now"><tr id="r1"><td>row ` + n + `</td></tr></tbody></table>` + more
+	}
+	s := newStage(t, list("1", ""))
+	b := s.opened(t)
+	b.Click("button[data-pause]")
+	b.Sees("button[data-pause]", "Go on")
+	s.become(list("2", ""))
+	s.say(changed("e-2"))
+	b.Sees("#n", "2")
+	if got := browsertest.Eval[string](b, `document.querySelector('#r1').textContent + document.querySelector('button[data-pause]').getAttribute('aria-pressed')`); got != "row 1true" {
+		t.Errorf("the list that stands still has %q", got)
+	}
+	b.Click("button[data-pause]")
+	b.Sees("#r1", "row 2")
+	s.become(list("3", `<div id="later" data-live="runs">later</div>`))
+	s.say(changed("e-3"))
+	b.Sees("#live-more", "There is something new. Show it")
+	b.Sees("#n", "3")
+	if n := b.Count("#later"); n != 0 {
+		t.Error("a part came into the page by itself")
+	}
+	b.Click("#live-more")
+	b.Sees("#later", "later")
+}
+
+// TestLive_TheFirstRowsComeByThemselves: where a list was empty, there is nothing that
+// could move under a hand.
+func TestLive_TheFirstRowsComeByThemselves(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, `<p id="rows" data-live="runs" data-empty>none</p>`)
+	b := s.opened(t)
+	s.become(`<table data-fills><thead><tr><th>run</th></tr></thead><tbody id="rows" data-live="runs" data-rows><tr id="r1"><td>one</td></tr></tbody></table>`)
+	s.say(changed("e-2"))
+	b.Sees("table", "run")
+	b.Sees("#r1", "one")
+	if n := b.Count("#live-more, #rows-new, p#rows"); n != 0 {
+		t.Errorf("%d parts wait", n)
+	}
+	s.become(`<table data-fills><thead><tr><th>run</th></tr></thead><tbody id="rows" data-live="runs" data-rows><tr id="r2"><td>two</td></tr><tr id="r1"><td>one</td></tr></tbody></table>`)
+	s.say(changed("e-3"))
+	b.Sees("#rows-new", "Show 1 new")
+}
+
+// TestLive_GoesOnWhenItIsToldTo: a stream that ends in good order is opened again at its
+// place, without a word; a page that leads to the sign-in says so and is not taken.
+func TestLive_GoesOnWhenItIsToldTo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, `<div id="part" data-live="runs"><b id="n">1</b></div>`)
+	b := s.opened(t)
+	s.say(message("e-7", "again", ""))
+	until(t, "the stream is opened again at its place", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.asked) == 2 && s.asked[1] == "e-7"
+	})
+	if got := browsertest.Eval[string](b, `document.getElementById('live').className`); strings.Contains(got, "lost") {
+		t.Errorf("a stream that was to be opened again counts as lost: %s", got)
+	}
+	s.mu.Lock()
+	s.elsewhere = true
+	s.mu.Unlock()
+	s.say(changed("e-8"))
+	b.Sees("#live a", "Sign in")
+	if got := browsertest.Eval[string](b, `document.getElementById('n').textContent`); got != "1" {
+		t.Errorf("the page took %q from where it was led", got)
+	}
+}
