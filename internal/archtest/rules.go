@@ -156,7 +156,7 @@ func testMay(dir string) []string {
 var testLibs = []string{
 	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal",
 	pgx, natsClient, huma, otel, "github.com/anthropics/anthropic-sdk-go/v2",
-	"github.com/compose-spec/compose-go/v2", "sigs.k8s.io/kustomize", "sigs.k8s.io/yaml", yaml,
+	"github.com/compose-spec/compose-go/v2", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/kustomize", "sigs.k8s.io/yaml", yaml,
 }
 
 // ruleOf returns the rule of the longest folder that contains dir.

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,340 +10,155 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
-	"sigs.k8s.io/yaml"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
-// The types below hold every field that the base may use. Decoding is strict:
-// a field that is spelled wrong or stands in the wrong place fails, which a
-// cluster would drop without a word.
-
-type meta struct {
-	Name      string            `json:"name"`
-	Namespace string            `json:"namespace"`
-	Labels    map[string]string `json:"labels"`
+// folders are the ways to deploy that deploy/k8s has, with components that an
+// overlay may add.
+var folders = map[string]string{
+	"base": "base", "dev": "overlays/dev", "prod": "overlays/prod", "prod with components": "overlays/prod-components",
 }
 
-type typed struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Metadata   meta   `json:"metadata"`
-}
-
-type labels struct {
-	MatchLabels map[string]string `json:"matchLabels"`
-}
-
-type deployment struct {
-	typed
-	Spec struct {
-		Replicas int    `json:"replicas"`
-		Selector labels `json:"selector"`
-		Strategy struct {
-			RollingUpdate struct {
-				MaxUnavailable int `json:"maxUnavailable"`
-				MaxSurge       int `json:"maxSurge"`
-			} `json:"rollingUpdate"`
-		} `json:"strategy"`
-		Template podTemplate `json:"template"`
-	} `json:"spec"`
-}
-
-type job struct {
-	typed
-	Spec struct {
-		BackoffLimit            int         `json:"backoffLimit"`
-		TTLSecondsAfterFinished int         `json:"ttlSecondsAfterFinished"`
-		Template                podTemplate `json:"template"`
-	} `json:"spec"`
-}
-
-type podTemplate struct {
-	Metadata meta    `json:"metadata"`
-	Spec     podSpec `json:"spec"`
-}
-
-type podSpec struct {
-	RestartPolicy                 string `json:"restartPolicy"`
-	ServiceAccountName            string `json:"serviceAccountName"`
-	AutomountServiceAccountToken  *bool  `json:"automountServiceAccountToken"`
-	TerminationGracePeriodSeconds int    `json:"terminationGracePeriodSeconds"`
-	SecurityContext               struct {
-		RunAsNonRoot   bool `json:"runAsNonRoot"`
-		RunAsUser      int  `json:"runAsUser"`
-		RunAsGroup     int  `json:"runAsGroup"`
-		FSGroup        int  `json:"fsGroup"`
-		SeccompProfile struct {
-			Type string `json:"type"`
-		} `json:"seccompProfile"`
-	} `json:"securityContext"`
-	TopologySpreadConstraints []struct {
-		MaxSkew           int    `json:"maxSkew"`
-		TopologyKey       string `json:"topologyKey"`
-		WhenUnsatisfiable string `json:"whenUnsatisfiable"`
-		LabelSelector     labels `json:"labelSelector"`
-	} `json:"topologySpreadConstraints"`
-	Containers []kubeContainer `json:"containers"`
-	Volumes    []struct {
-		Name   string `json:"name"`
-		Secret *struct {
-			SecretName  string `json:"secretName"`
-			DefaultMode int    `json:"defaultMode"`
-			Optional    bool   `json:"optional"`
-		} `json:"secret"`
-		EmptyDir *struct {
-			SizeLimit string `json:"sizeLimit"`
-		} `json:"emptyDir"`
-	} `json:"volumes"`
-}
-
-type kubeContainer struct {
-	Name  string   `json:"name"`
-	Image string   `json:"image"`
-	Args  []string `json:"args"`
-	Ports []struct {
-		Name          string `json:"name"`
-		ContainerPort int    `json:"containerPort"`
-	} `json:"ports"`
-	EnvFrom []struct {
-		ConfigMapRef *reference `json:"configMapRef"`
-		SecretRef    *reference `json:"secretRef"`
-	} `json:"envFrom"`
-	Env []struct {
-		Name  string `json:"name"`
-		Value string `json:"value"`
-	} `json:"env"`
-	StartupProbe   *probe `json:"startupProbe"`
-	ReadinessProbe *probe `json:"readinessProbe"`
-	LivenessProbe  *probe `json:"livenessProbe"`
-	Resources      struct {
-		Requests map[string]string `json:"requests"`
-		Limits   map[string]string `json:"limits"`
-	} `json:"resources"`
-	SecurityContext struct {
-		AllowPrivilegeEscalation *bool `json:"allowPrivilegeEscalation"`
-		ReadOnlyRootFilesystem   bool  `json:"readOnlyRootFilesystem"`
-		Capabilities             struct {
-			Drop []string `json:"drop"`
-		} `json:"capabilities"`
-	} `json:"securityContext"`
-	VolumeMounts []struct {
-		Name      string `json:"name"`
-		MountPath string `json:"mountPath"`
-		ReadOnly  bool   `json:"readOnly"`
-	} `json:"volumeMounts"`
-}
-
-type reference struct {
-	Name     string `json:"name"`
-	Optional bool   `json:"optional"`
-}
-
-type probe struct {
-	HTTPGet struct {
-		Path string `json:"path"`
-		Port string `json:"port"`
-	} `json:"httpGet"`
-	PeriodSeconds    int `json:"periodSeconds"`
-	TimeoutSeconds   int `json:"timeoutSeconds"`
-	FailureThreshold int `json:"failureThreshold"`
-}
-
-type service struct {
-	typed
-	Spec struct {
-		Selector map[string]string `json:"selector"`
-		Ports    []struct {
-			Name       string `json:"name"`
-			Port       int    `json:"port"`
-			TargetPort string `json:"targetPort"`
-		} `json:"ports"`
-	} `json:"spec"`
-}
-
-type budget struct {
-	typed
-	Spec struct {
-		MaxUnavailable int    `json:"maxUnavailable"`
-		Selector       labels `json:"selector"`
-	} `json:"spec"`
-}
-
-type configMap struct {
-	typed
-	Data map[string]string `json:"data"`
-}
-
-type account struct {
-	typed
-	AutomountServiceAccountToken *bool `json:"automountServiceAccountToken"`
-}
-
-// base is what kustomize builds from deploy/k8s/base.
-type base struct {
-	deployments map[string]deployment
-	jobs        map[string]job
-	services    map[string]service
-	budgets     map[string]budget
-	configMaps  map[string]configMap
-	accounts    map[string]account
-}
-
-func build(t *testing.T) base {
+// each builds every way to deploy.
+func each(t *testing.T, check func(t *testing.T, name string, o objects)) {
 	t.Helper()
-	dir, err := filepath.Abs("../../deploy/k8s/base")
-	if err != nil {
+	dir := manifests(t)
+	with := filepath.Join(dir, folders["prod with components"])
+	if err := os.MkdirAll(with, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
+	kustomization := "resources: [../prod]\ncomponents: [../../components/gateway, ../../components/cloudnative-pg]\nnamespace: holdfast\n"
+	if err := os.WriteFile(filepath.Join(with, "kustomization.yaml"), []byte(kustomization), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b := base{map[string]deployment{}, map[string]job{}, map[string]service{}, map[string]budget{}, map[string]configMap{}, map[string]account{}}
-	for _, r := range resources.Resources() {
-		text, err := r.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
-		name := r.GetName()
-		switch kind := r.GetApiVersion() + " " + r.GetKind(); kind {
-		case "apps/v1 Deployment":
-			b.deployments[name] = decode[deployment](t, text)
-		case "batch/v1 Job":
-			b.jobs[name] = decode[job](t, text)
-		case "v1 Service":
-			b.services[name] = decode[service](t, text)
-		case "policy/v1 PodDisruptionBudget":
-			b.budgets[name] = decode[budget](t, text)
-		case "v1 ConfigMap":
-			b.configMaps[name] = decode[configMap](t, text)
-		case "v1 ServiceAccount":
-			b.accounts[name] = decode[account](t, text)
-		case "v1 Namespace":
-			ns := decode[typed](t, text)
-			if ns.Metadata.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
-				t.Error("the namespace does not enforce the restricted profile")
-			}
-		default:
-			t.Errorf("%s %s: no test knows this kind; add it", kind, name)
-		}
-	}
-	return b
-}
-
-func decode[T any](t *testing.T, text []byte) (v T) {
-	t.Helper()
-	if err := yaml.UnmarshalStrict(text, &v); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	return v
-}
-
-func TestKubernetes_ListsEveryFile(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../deploy/k8s/base/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob("../../deploy/k8s/base/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		if name := filepath.Base(f); name != "kustomization.yaml" && !strings.Contains(string(text), "- "+name+"\n") {
-			t.Errorf("%s is not part of the base", name)
-		}
+	for name, folder := range folders {
+		t.Run(name, func(t *testing.T) { check(t, name, build(t, filepath.Join(dir, folder))) })
 	}
 }
 
 func TestKubernetes_Deployments(t *testing.T) {
 	t.Parallel()
-	b := build(t)
-	if len(b.deployments) != 6 {
-		t.Errorf("%d deployments, want the five services and edge", len(b.deployments))
+	each(t, func(t *testing.T, way string, o objects) {
+		if len(o.deployments) != 6 {
+			t.Errorf("%d deployments, want the five services and edge", len(o.deployments))
+		}
+		if o.namespaces["holdfast"].Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
+			t.Error("the namespace does not enforce the restricted profile")
+		}
+		shared := o.configMaps["holdfast"].Data
+		for name, d := range o.deployments {
+			pod := d.Spec.Template
+			if len(pod.Spec.Containers) != 1 {
+				t.Fatalf("%s has %d containers", name, len(pod.Spec.Containers))
+			}
+			c := pod.Spec.Containers[0]
+			confined(t, name, pod.Spec)
+			if !strings.HasPrefix(c.Image, "ghcr.io/holdfast-run/holdfast:") {
+				t.Errorf("%s: kustomize did not set the image: %s", name, c.Image)
+			}
+			if got := replicas(o, name); (way == "dev" && got != 1) || (way != "dev" && got < 2) {
+				t.Errorf("%s: %d replicas; one is none while it moves", name, got)
+			}
+			for what, p := range map[string]*corev1.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
+				want := "/live"
+				if what == "readiness" {
+					want = "/ready"
+				}
+				if p == nil || p.HTTPGet == nil || p.HTTPGet.Path != want || p.HTTPGet.Port.String() != "health" || p.PeriodSeconds == 0 {
+					t.Errorf("%s: %s probe is %+v, want %s at the health port", name, what, p, want)
+				}
+			}
+			drain := duration(t, shared["HOLDFAST_SHUTDOWN_DELAY"]) + duration(t, shared["HOLDFAST_SHUTDOWN_GRACE"])
+			if grace := pod.Spec.TerminationGracePeriodSeconds; grace == nil || time.Duration(*grace)*time.Second <= drain {
+				t.Errorf("%s is killed before its own %s are over", name, drain)
+			}
+			if len(c.EnvFrom) == 0 || c.EnvFrom[0].ConfigMapRef == nil || c.EnvFrom[0].ConfigMapRef.Name != "holdfast" {
+				t.Errorf("%s does not read the shared settings", name)
+			}
+			for _, from := range c.EnvFrom[1:] {
+				if from.SecretRef == nil || from.SecretRef.Name != name {
+					t.Errorf("%s reads the environment of %+v; a secret belongs to one service", name, from)
+				}
+			}
+			if diff := cmp.Diff(d.Spec.Selector.MatchLabels, pod.Labels); diff != "" {
+				t.Errorf("%s does not select its own pods (-selector +labels):\n%s", name, diff)
+			}
+			for _, spread := range pod.Spec.TopologySpreadConstraints {
+				if diff := cmp.Diff(pod.Labels, spread.LabelSelector.MatchLabels); diff != "" {
+					t.Errorf("%s spreads other pods over %s (-labels +selector):\n%s", name, spread.TopologyKey, diff)
+				}
+			}
+			pdb := o.budgets[name].Spec
+			if pdb.Selector == nil || pdb.MaxUnavailable == nil || pdb.MaxUnavailable.IntValue() != 1 || !maps.Equal(pod.Labels, pdb.Selector.MatchLabels) {
+				t.Errorf("%s is not protected while nodes are drained: %+v", name, pdb)
+			}
+			for _, v := range pod.Spec.Volumes {
+				if v.Secret != nil && v.Secret.SecretName != "holdfast-database" && !(name == "holdfast-console" && v.Secret.SecretName == "holdfast-oidc") {
+					t.Errorf("%s mounts the secret %s", name, v.Secret.SecretName)
+				}
+			}
+			if _, there := o.accounts[pod.Spec.ServiceAccountName]; !there {
+				t.Errorf("%s names the service account %q, which is not there", name, pod.Spec.ServiceAccountName)
+			}
+		}
+	})
+}
+
+// replicas is how many pods of a deployment there are at least.
+func replicas(o objects, name string) int32 {
+	for _, s := range o.scalers {
+		if s.Spec.ScaleTargetRef.Name == name && s.Spec.MinReplicas != nil {
+			return *s.Spec.MinReplicas
+		}
 	}
-	shared := b.configMaps["holdfast"].Data
-	for name, d := range b.deployments {
-		pod := d.Spec.Template
-		if len(pod.Spec.Containers) != 1 {
-			t.Fatalf("%s has %d containers", name, len(pod.Spec.Containers))
-		}
-		c := pod.Spec.Containers[0]
-		confined(t, name, pod.Spec)
-		if d.Spec.Replicas < 2 {
-			t.Errorf("%s: %d replicas; one is none while it moves", name, d.Spec.Replicas)
-		}
-		for what, p := range map[string]*probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
-			want := "/live"
-			if what == "readiness" {
-				want = "/ready"
-			}
-			if p == nil || p.HTTPGet.Path != want || p.HTTPGet.Port != "health" || p.PeriodSeconds == 0 {
-				t.Errorf("%s: %s probe is %+v, want %s at the health port", name, what, p, want)
-			}
-		}
-		delay, err := time.ParseDuration(shared["HOLDFAST_SHUTDOWN_DELAY"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		grace, err := time.ParseDuration(shared["HOLDFAST_SHUTDOWN_GRACE"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := time.Duration(pod.Spec.TerminationGracePeriodSeconds) * time.Second; got <= delay+grace {
-			t.Errorf("%s is killed after %s, before its own %s are over", name, got, delay+grace)
-		}
-		if len(c.EnvFrom) == 0 || c.EnvFrom[0].ConfigMapRef == nil || c.EnvFrom[0].ConfigMapRef.Name != "holdfast" {
-			t.Errorf("%s does not read the shared settings", name)
-		}
-		for _, from := range c.EnvFrom[1:] {
-			if from.SecretRef == nil || from.SecretRef.Name != name {
-				t.Errorf("%s reads the environment of %+v; a secret belongs to one service", name, from)
-			}
-		}
-		if diff := cmp.Diff(d.Spec.Selector.MatchLabels, pod.Metadata.Labels); diff != "" {
-			t.Errorf("%s does not select its own pods (-selector +labels):\n%s", name, diff)
-		}
-		pdb, ok := b.budgets[name]
-		if diff := cmp.Diff(pod.Metadata.Labels, pdb.Spec.Selector.MatchLabels); !ok || diff != "" || pdb.Spec.MaxUnavailable != 1 {
-			t.Errorf("%s is not protected while nodes are drained: %+v", name, pdb.Spec)
-		}
-		for _, v := range pod.Spec.Volumes {
-			if v.Secret != nil && v.Secret.SecretName != "holdfast-database" && !(name == "holdfast-console" && v.Secret.SecretName == "holdfast-oidc") {
-				t.Errorf("%s mounts the secret %s", name, v.Secret.SecretName)
-			}
-		}
-		if len(b.accounts[pod.Spec.ServiceAccountName].Metadata.Name) == 0 {
-			t.Errorf("%s names the service account %q, which is not there", name, pod.Spec.ServiceAccountName)
+	for _, s := range o.lagScalers {
+		if s.Spec.ScaleTargetRef.Name == name {
+			return int32(s.Spec.MinReplicaCount)
 		}
 	}
+	if n := o.deployments[name].Spec.Replicas; n != nil {
+		return *n
+	}
+	return 1
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // confined checks what every pod must have, whatever it runs.
-func confined(t *testing.T, name string, pod podSpec) {
+func confined(t *testing.T, name string, pod corev1.PodSpec) {
 	t.Helper()
-	if s := pod.SecurityContext; !s.RunAsNonRoot || s.RunAsUser == 0 || s.SeccompProfile.Type != "RuntimeDefault" {
+	if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 ||
+		s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("%s: the pod's security context is %+v", name, s)
 	}
 	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 		t.Errorf("%s gets a token of the cluster and needs none", name)
 	}
-	volumes := map[string]bool{}
+	volumes := map[string]bool{"data": true} // of a StatefulSet's claims
 	for _, v := range pod.Volumes {
 		volumes[v.Name] = true
+		if v.EmptyDir != nil && v.EmptyDir.SizeLimit == nil {
+			t.Errorf("%s: the folder %s may fill the node's disk", name, v.Name)
+		}
 	}
 	for _, c := range pod.Containers {
-		if s := c.SecurityContext; s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || !s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) {
+		if s := c.SecurityContext; s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
+			s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 			t.Errorf("%s: the container's security context is %+v", name, s)
 		}
-		for what, got := range map[string]map[string]string{"requests": c.Resources.Requests, "limits": c.Resources.Limits} {
-			if got["cpu"] == "" || got["memory"] == "" {
+		for what, got := range map[string]corev1.ResourceList{"requests": c.Resources.Requests, "limits": c.Resources.Limits} {
+			if got.Cpu().IsZero() || got.Memory().IsZero() {
 				t.Errorf("%s: %s are %v, want cpu and memory", name, what, got)
 			}
-		}
-		if !strings.HasPrefix(c.Image, "ghcr.io/holdfast-run/holdfast:") {
-			t.Errorf("%s: kustomize did not set the image: %s", name, c.Image)
 		}
 		var mounts []string
 		for _, m := range c.VolumeMounts {
@@ -366,42 +182,149 @@ func confined(t *testing.T, name string, pod podSpec) {
 
 func TestKubernetes_Migrate(t *testing.T) {
 	t.Parallel()
-	b := build(t)
-	j, ok := b.jobs["holdfast-migrate"]
-	if !ok || len(b.jobs) != 1 {
-		t.Fatalf("jobs: %v, want holdfast-migrate", b.jobs)
-	}
-	confined(t, "holdfast-migrate", j.Spec.Template.Spec)
-	if j.Spec.Template.Spec.RestartPolicy != "OnFailure" {
-		t.Errorf("restart policy %s", j.Spec.Template.Spec.RestartPolicy)
-	}
+	each(t, func(t *testing.T, _ string, o objects) {
+		j, ok := o.jobs["holdfast-migrate"]
+		if !ok || len(o.jobs) != 1 {
+			t.Fatalf("jobs: %v, want holdfast-migrate", o.jobs)
+		}
+		confined(t, "holdfast-migrate", j.Spec.Template.Spec)
+		if got := j.Spec.Template.Spec.RestartPolicy; got != corev1.RestartPolicyOnFailure {
+			t.Errorf("restart policy %s", got)
+		}
+	})
 }
 
 func TestKubernetes_Services(t *testing.T) {
 	t.Parallel()
-	b := build(t)
-	for name, s := range b.services {
-		d, ok := b.deployments[name]
-		if !ok {
-			t.Errorf("the service %s has no deployment", name)
-			continue
+	each(t, func(t *testing.T, _ string, o objects) {
+		pods := map[string]corev1.PodTemplateSpec{}
+		for name, d := range o.deployments {
+			pods[name] = d.Spec.Template
 		}
-		if diff := cmp.Diff(d.Spec.Template.Metadata.Labels, s.Spec.Selector); diff != "" {
-			t.Errorf("the service %s selects other pods (-labels +selector):\n%s", name, diff)
-		}
-		for _, p := range s.Spec.Ports {
-			found := false
-			for _, c := range d.Spec.Template.Spec.Containers[0].Ports {
-				found = found || c.Name == p.TargetPort && c.ContainerPort == p.Port
+		for name, s := range o.statefulSets {
+			pods[name] = s.Spec.Template
+			confined(t, name, s.Spec.Template.Spec)
+			if diff := cmp.Diff(s.Spec.Selector.MatchLabels, s.Spec.Template.Labels); diff != "" || s.Spec.ServiceName != name {
+				t.Errorf("%s does not select its own pods (-selector +labels):\n%s", name, diff)
 			}
-			if !found || p.TargetPort == "health" {
-				t.Errorf("the service %s leads to port %s %d, which the pod does not offer", name, p.TargetPort, p.Port)
+		}
+		for name, s := range o.services {
+			pod, ok := pods[name]
+			if !ok {
+				t.Errorf("the service %s leads to nothing", name)
+				continue
+			}
+			if diff := cmp.Diff(pod.Labels, s.Spec.Selector); diff != "" {
+				t.Errorf("the service %s selects other pods (-labels +selector):\n%s", name, diff)
+			}
+			for _, p := range s.Spec.Ports {
+				if port := portOf(pod, p.TargetPort.String()); port != p.Port || p.TargetPort.String() == "health" {
+					t.Errorf("the service %s leads to port %s %d, the pod's is %d", name, p.TargetPort.String(), p.Port, port)
+				}
+			}
+		}
+		for name := range pods {
+			if _, ok := o.services[name]; !ok && name != "holdfast-runner" {
+				t.Errorf("%s has doors and no service", name)
+			}
+		}
+	})
+}
+
+// portOf is the number of a pod's named port; 0 when it has none.
+func portOf(pod corev1.PodTemplateSpec, name string) int32 {
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.Name == name {
+				return p.ContainerPort
 			}
 		}
 	}
-	for name := range b.deployments {
-		if _, ok := b.services[name]; !ok && name != "holdfast-runner" {
-			t.Errorf("%s has doors and no service", name)
+	return 0
+}
+
+// What is named is there: secrets that an overlay makes itself, the doors of the
+// Ingress and of the route, the deployments that are scaled.
+func TestKubernetes_NamesLead(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, way string, o objects) {
+		if way == "dev" {
+			for name, d := range o.deployments {
+				for _, v := range d.Spec.Template.Spec.Volumes {
+					if v.Secret == nil || v.Secret.Optional != nil && *v.Secret.Optional {
+						continue
+					}
+					if _, there := o.secrets[v.Secret.SecretName]; !there {
+						t.Errorf("%s mounts the secret %s, which nobody makes", name, v.Secret.SecretName)
+					}
+				}
+			}
 		}
+		for _, in := range o.ingresses {
+			for _, r := range in.Spec.Rules {
+				for _, p := range r.HTTP.Paths {
+					if p.Backend.Service.Name != "holdfast-edge" || p.Backend.Service.Port.Name != o.services["holdfast-edge"].Spec.Ports[0].Name {
+						t.Errorf("the ingress leads to %+v", p.Backend.Service)
+					}
+				}
+			}
+		}
+		for _, r := range o.routes {
+			if to := r.Spec.Rules[0].BackendRefs[0]; to.Name != "holdfast-edge" || to.Port != o.services["holdfast-edge"].Spec.Ports[0].Port {
+				t.Errorf("the route leads to %+v", to)
+			}
+		}
+		for name, s := range o.scalers {
+			d, there := o.deployments[s.Spec.ScaleTargetRef.Name]
+			if !there || d.Spec.Replicas != nil || s.Spec.MinReplicas == nil || *s.Spec.MinReplicas >= s.Spec.MaxReplicas {
+				t.Errorf("%s scales %+v", name, s.Spec)
+			}
+		}
+		if strings.HasPrefix(way, "prod") && (len(o.scalers)+len(o.lagScalers) != len(o.deployments) || len(o.ingresses) != 1) {
+			t.Errorf("%d and %d autoscalers of %d deployments, %d ingresses", len(o.scalers), len(o.lagScalers), len(o.deployments), len(o.ingresses))
+		}
+		if with := way == "prod with components"; len(o.routes) == 1 != with || len(o.clusters) == 1 != with {
+			t.Errorf("%d routes, %d clusters", len(o.routes), len(o.clusters))
+		}
+		for _, c := range o.clusters {
+			var roles []string
+			for _, r := range c.Spec.Managed.Roles {
+				roles = append(roles, strings.TrimPrefix(r.Name, "holdfast_"))
+			}
+			if diff := cmp.Diff([]string{"trigger", "runner", "tools", "approvals", "console"}, roles); diff != "" {
+				t.Error(diff)
+			}
+		}
+	})
+}
+
+// Runner and tools are scaled by the consumers that provisioning makes, all of them.
+func TestKubernetes_LagIsOfConsumersThatAreThere(t *testing.T) {
+	t.Parallel()
+	want := map[string][]string{"holdfast-tools": {"TOOLS " + events.ToolConsumer("default"), "TOOLS " + events.ToolConsumer("callbacks")}}
+	for _, what := range events.StepKinds() {
+		want["holdfast-runner"] = append(want["holdfast-runner"], "RUNS "+events.StepConsumer(what))
 	}
+	each(t, func(t *testing.T, way string, o objects) {
+		if !strings.HasPrefix(way, "prod") {
+			return
+		}
+		got := map[string][]string{}
+		for name, s := range o.lagScalers {
+			if s.Spec.ScaleTargetRef.Name != name || s.Spec.MinReplicaCount >= s.Spec.MaxReplicaCount || o.deployments[name].Spec.Replicas != nil {
+				t.Errorf("%s scales %+v", name, s.Spec)
+			}
+			var names []string
+			for _, trigger := range s.Spec.Triggers {
+				got[name] = append(got[name], trigger.Metadata.Stream+" "+trigger.Metadata.Consumer)
+				names = append(names, trigger.Name)
+			}
+			if f := s.Spec.Advanced.ScalingModifiers.Formula; f != "" && f != strings.Join(names, " + ") {
+				t.Errorf("%s sums %s", name, f)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("scaled by (-want +got):\n%s", diff)
+		}
+	})
 }
