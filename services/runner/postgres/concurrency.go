@@ -73,7 +73,7 @@ func (s *Store) Enter(ctx context.Context, e runner.Entering, begin func([]runne
 			decided = err
 			return err
 		}
-		query, args := begins(c, createRun, createStarting, createArgs(c))
+		query, args := begins(c)
 		var epoch int64
 		if err := tx.QueryRow(ctx, query, args...).Scan(&epoch, &at); err != nil {
 			return err

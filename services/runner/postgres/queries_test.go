@@ -15,7 +15,7 @@ func TestQueriesPrepare(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t).Open(t, "holdfast_runner")
 	if err := pg.PrepareAll(t.Context(), pool, map[string]string{
-		"loadHead": loadHead, "loadAll": loadAll, "loadPast": loadPast, "loadRun": loadRun, "loadRows": loadRows, "rowsOf": rowsOf, "createRun": createRun, "updateRun": updateRun, "createStarting": createStarting, "updateStarting": updateStarting, "updateSpending": updateSpending, "updateStartingSpending": updateStartingSpending, "belowRoot": belowRoot,
+		"loadHead": loadHead, "loadAll": loadAll, "loadPast": loadPast, "loadRuns": loadRuns, "loadRows": loadRows, "rowsOf": rowsOf, "createRun": createRun, "commitRuns": commitRuns, "findCommits": findCommits, "createStarting": createStarting, "belowRoot": belowRoot,
 		"claimFree": claimFree, "takeOver": takeOver, "releaseClaim": releaseClaim,
 		"ensurePool": ensurePool, "reserve": reserve, "poolNow": poolNow, "insertAlert": insertAlert, "insertRefusal": insertRefusal, "settleOne": settleOne, "claimedByAnother": claimedByAnother,
 		"raisePool": raisePool, "keepPause": keepPause, "dropPause": dropPause, "pausedPools": pausedPools, "wakePaused": wakePaused, "dueAlerts": dueAlerts, "markAlerts": markAlerts,

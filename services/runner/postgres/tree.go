@@ -13,31 +13,27 @@ import (
 	"github.com/holdfast-run/holdfast/services/runner"
 )
 
-// startsRuns is a part of a commit that starts runs: the table's bound fails the
-// whole statement when there would be too many below the root. The three parameters
-// come behind those of the statement.
-const startsRuns = `,
+// createStarting creates a run that starts others: the table's bound fails the whole
+// statement when there would be too many below the root.
+var createStarting = strings.Replace(createRun, endOfCreate, `,
 tree AS (
-    INSERT INTO runner.trees AS t (root_run_id, begun, most) SELECT $%d, $%d::bigint, $%d::bigint FROM run
-    ON CONFLICT (root_run_id) DO UPDATE SET begun = t.begun + excluded.begun, most = excluded.most)`
+    INSERT INTO runner.trees AS t (root_run_id, begun, most) SELECT $49, $50::bigint, $51::bigint FROM run
+    ON CONFLICT (root_run_id) DO UPDATE SET begun = t.begun + excluded.begun, most = excluded.most)`+endOfCreate, 1)
 
-var (
-	createStarting = starting(createRun, 48)
-	updateStarting = starting(updateRun, 42)
-)
-
-func starting(statement string, args int) string {
-	const end = "\nSELECT claim_epoch, at FROM run"
-	return strings.TrimSuffix(statement, end) + fmt.Sprintf(startsRuns, args+1, args+2, args+3) + end
+// startsOf is how many runs a commit starts that are counted.
+func startsOf(c runner.Commit) int64 {
+	if c.MaxTreeRuns == 0 {
+		return 0
+	}
+	return max(c.BeginsRuns(), 0)
 }
 
-// begins is the statement and the arguments of a commit, with what it starts.
-func begins(c runner.Commit, plain, starts string, args []any) (string, []any) {
-	n := c.BeginsRuns()
-	if n <= 0 || c.MaxTreeRuns == 0 {
-		return plain, args
+// begins is the statement and the arguments that create a run, with what it starts.
+func begins(c runner.Commit) (string, []any) {
+	if n := startsOf(c); n > 0 {
+		return createStarting, append(createArgs(c), string(c.After.Root()), n, c.MaxTreeRuns)
 	}
-	return starts, append(args, string(c.After.Root()), n, c.MaxTreeRuns)
+	return createRun, createArgs(c)
 }
 
 const belowRoot = `SELECT begun FROM runner.trees WHERE root_run_id = $1`

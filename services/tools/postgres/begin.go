@@ -120,6 +120,16 @@ func (s *Store) Begin(ctx context.Context, b tools.Begin) (began tools.Began, er
 // beginEffect calls sending right before it sends what it commits.
 func (s *Store) beginEffect(ctx context.Context, b tools.Begin, sending func()) (tools.Began, error) {
 	var began tools.Began
+	if plain(b) {
+		switch did, err := s.open(ctx, b, sending); {
+		case err != nil:
+			return began, err
+		case did == openedBegun:
+			return tools.Began{Gate: tools.GateOpen, Epoch: 1}, nil
+		case did == openedMissed:
+			return s.mineAlready(ctx, tools.Began{Gate: tools.GateOpen}, holdsAttemptSQL, b.EffectID, b.AttemptID)
+		}
+	}
 	err := s.keyedTx(ctx, func(tx pgx.Tx) error {
 		sending()
 		var epoch *int64

@@ -81,6 +81,12 @@ func (s *Store) Finish(ctx context.Context, f tools.Finish) (answered []tools.Ca
 }
 
 func (s *Store) finishEffect(ctx context.Context, f tools.Finish) (answered []tools.Call, mine bool, err error) {
+	if final(f) {
+		did, err := s.outcomes.Do(ctx, f)
+		if err != nil || len(did.answered) > 0 {
+			return did.answered, len(did.answered) > 0, unstorable(err)
+		}
+	}
 	con := f.Conclusion
 	failure, err := problemText(con.Error)
 	if err != nil {

@@ -14,7 +14,7 @@ func TestQueriesPrepare(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	err := pg.PrepareAll(t.Context(), db.Open(t, "holdfast_tools"), map[string]string{
-		"getCall": getCallSQL, "lockEffect": lockEffectSQL, "loadEffect": loadEffectSQL, "loadBeats": loadBeatsSQL,
+		"getCall": getCallSQL, "lockEffect": lockEffectSQL, "loadEffect": loadEffectSQL, "lookCalls": lookCallsSQL, "lookEffects": lookEffectsSQL, "lookAround": lookAroundSQL, "openMany": openManySQL, "settleMany": settleManySQL, "answerMany": answerManySQL,
 		"runFacts": runFactsSQL, "holdsEffect": holdsEffectSQL, "holdsCall": holdsCallSQL, "answered": answeredSQL,
 		"beginEffect": beginEffectSQL, "openCall": openCallSQL, "holdsAttempt": holdsAttemptSQL, "beginRead": beginReadSQL,
 		"holdsRead": holdsReadSQL, "answer": answerSQL, "finishEffect": finishEffectSQL, "receipt": receiptSQL,
@@ -71,20 +71,5 @@ func TestSweeps_ReadOnlyWhatIsOld(t *testing.T) {
 	t.Parallel()
 	if plan := pgtest.New(t).Plan(t, expireKeysSQL, 1000, 10); !strings.Contains(plan, "Index Cond: (updated_at <") {
 		t.Errorf("keys that are over:\n%s", plan)
-	}
-}
-
-// What each call reads is found by its key also by a plan that was made while the ledger
-// was empty.
-func TestLoad_ReadsNothingElse(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t)
-	for name, plan := range map[string]string{
-		"the effect": db.Plan(t, loadEffectSQL, "e-1"),
-		"its owner":  db.Plan(t, loadBeatsSQL, "e-1", "call", "worker"),
-	} {
-		if !strings.Contains(plan, "using effects_id on") || strings.Contains(plan, "Filter: (effect_id") {
-			t.Errorf("%s:\n%s", name, plan)
-		}
 	}
 }

@@ -19,10 +19,13 @@ import (
 )
 
 // Store implements the interfaces of package tools. It is safe for concurrent
-// use and keeps no state of its own.
+// use; all it keeps are the changes that wait to go together.
 type Store struct {
-	pool  *pgxpool.Pool
-	keyed *pg.Keyed // for what each call needs
+	pool     *pgxpool.Pool
+	keyed    *pg.Keyed // for what each call needs
+	looks    *pg.Group[look, looked]
+	intents  *pg.Group[beginning, opened]
+	outcomes *pg.Group[tools.Finish, settled]
 }
 
 var (
@@ -32,7 +35,11 @@ var (
 )
 
 // New returns a store on pool, which connects as holdfast_tools.
-func New(pool *pgxpool.Pool) *Store { return &Store{pool: pool, keyed: pg.NewKeyed(pool)} }
+func New(pool *pgxpool.Pool) *Store {
+	s := &Store{pool: pool, keyed: pg.NewKeyed(pool)}
+	s.looks, s.intents, s.outcomes = newLooks(s), newIntents(s), newOutcomes(s)
+	return s
+}
 
 func (s *Store) tx(ctx context.Context, fn func(pgx.Tx) error) error {
 	return unstorable(pg.InTx(ctx, s.pool, fn))
