@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-run/holdfast/services/trigger"
 )
 
-// TestMetricsDoc holds docs/metrics.md to the instruments that the services make.
-func TestMetricsDoc(t *testing.T) {
-	t.Parallel()
+// instruments makes what every service measures with.
+func instruments(t *testing.T) []telemetry.Instrument {
+	t.Helper()
 	tel := telemetry.Discard()
 	if _, err := trigger.NewMetrics(tel); err != nil {
 		t.Fatal(err)
@@ -39,6 +39,13 @@ func TestMetricsDoc(t *testing.T) {
 	if _, err := egress.NewMetrics(tel); err != nil {
 		t.Fatal(err)
 	}
+	return tel.Described()
+}
+
+// TestMetricsDoc holds docs/metrics.md to the instruments that the services make.
+func TestMetricsDoc(t *testing.T) {
+	t.Parallel()
+	list := instruments(t)
 	var b strings.Builder
 	b.WriteString(`# Metrics
 
@@ -54,7 +61,6 @@ Names of webhooks and schedules, ids of runs and texts of errors are in the deli
 | metric | kind | what |
 |---|---|---|
 `)
-	list := tel.Described()
 	for _, i := range list {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", i.Name, i.Kind, i.Help)
 	}
@@ -67,22 +73,15 @@ Names of webhooks and schedules, ids of runs and texts of errors are in the deli
 	b.WriteString(`
 ## What to be told of
 
-| when | expression |
-|---|---|
-| a schedule skips because its run does not end, or waits for a person | ` + "`increase(holdfast_trigger_fires_total{outcome=\"skipped\",reason=~\"overlap\\|buffer_full\"}[1h]) > 0`" + ` |
-| fires were missed | ` + "`increase(holdfast_trigger_fires_total{outcome=\"skipped\",reason=\"missed\"}[1h]) > 0`" + ` |
-| a schedule starts nothing | ` + "`increase(holdfast_trigger_fires_total{outcome=\"rejected\"}[1h]) > 0`" + ` |
-| starts wait for a runner or for NATS | ` + "`max(holdfast_trigger_backlog_age_seconds) > 60`" + ` |
-| runs wait for a runner to make their model call | ` + "`max(holdfast_runner_unasked_age_seconds) > 60`" + ` |
-| a running run stands still | ` + "`max(holdfast_runner_stalled_seconds) > 1800`" + ` |
-| runs wait for a person because of a fault | ` + "`increase(holdfast_runner_parked_total[1h]) > 0`" + ` |
-| workers die or lose their database | ` + "`increase(holdfast_runner_takeovers_total[10m]) > 0`" + ` |
-| writes may have happened and nobody knows | ` + "`sum by (policy) (increase(holdfast_tools_doubts_total[1h])) > 0`" + ` |
-| people are waited for | ` + "`max(holdfast_approvals_waiting_age_seconds) > 86400`" + ` |
-| people are not told | ` + "`increase(holdfast_approvals_notices_total{state=~\"failed\\|unknown\"}[1h]) > 0`" + ` |
-| a host that tools or models need is failing | ` + "`max(holdfast_egress_circuits_open) > 0`" + ` |
-| senders are refused | ` + "`sum by (provider, reason) (rate(holdfast_trigger_requests_total{outcome=\"rejected\",provider!=\"unknown\"}[5m])) > 0`" + ` |
+Rules for Prometheus are in ` + "`deploy/observability/alerts.yaml`" + `, what to do about each in [Runbook](runbook.md), and a dashboard for Grafana in
+` + "`deploy/observability/dashboards/holdfast.json`" + `.
+
+| when | alert | expression |
+|---|---|---|
 `)
+	for _, r := range alertRules(t) {
+		fmt.Fprintf(&b, "| %s | [%s](runbook.md#%s) | `%s` |\n", r.Annotations["summary"], r.Alert, strings.ToLower(r.Alert), strings.ReplaceAll(r.Expr, "|", `\|`))
+	}
 	const path = "../../docs/metrics.md"
 	if *update {
 		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {

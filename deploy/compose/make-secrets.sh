@@ -24,6 +24,7 @@ make() {
 }
 
 make admin-token "hf_$(random)"
+make grafana-password "$(random)"
 make postgres-password "$(random)"
 make migrate-database-url "postgres://holdfast:$(cat secrets/postgres-password)@postgres:5432/holdfast?sslmode=disable"
 for service in trigger runner tools approvals console; do

@@ -19,6 +19,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/pgdev"
@@ -35,7 +36,7 @@ func compose(t *testing.T) *types.Project {
 		WorkingDir:  "../..",
 		ConfigFiles: []types.ConfigFile{{Filename: file, Content: text}},
 		Environment: types.Mapping{},
-	})
+	}, loader.WithProfiles([]string{"observability"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,20 +52,31 @@ func TestCompose(t *testing.T) {
 	ours := 0
 	for name, s := range project.Services {
 		mine := strings.HasPrefix(s.Image, "holdfast:")
-		if s.HealthCheck == nil && name != "migrate" {
+		seen := slices.Contains(s.Profiles, "observability")
+		if s.HealthCheck == nil && name != "migrate" && name != "collector" {
 			t.Errorf("%s has no health check", name)
 		}
 		for _, p := range s.Ports {
 			if p.HostIP != "127.0.0.1" {
 				t.Errorf("%s opens port %s on %q: only this machine may reach it until somebody decides otherwise", name, p.Published, p.HostIP)
 			}
-			if name != "edge" {
-				t.Errorf("%s opens a port; only the edge does", name)
+			if name != "edge" && name != "grafana" {
+				t.Errorf("%s opens a port; only the edge and Grafana do", name)
 			}
 		}
 		if !mine {
-			if diff := cmp.Diff([]string{"data"}, s.NetworksByPriority()); diff != "" {
+			network := "data"
+			if seen {
+				network = "doors" // never where NATS asks nobody for anything
+				confined(t, s)
+			}
+			if diff := cmp.Diff([]string{network}, s.NetworksByPriority()); diff != "" {
 				t.Errorf("%s is in other networks (-want +got):\n%s", name, diff)
+			}
+			for _, v := range s.Volumes {
+				if _, err := os.Stat(v.Source); v.Type == types.VolumeTypeBind && err != nil {
+					t.Errorf("%s mounts what is not there: %v", name, err)
+				}
 			}
 			if tag := s.Image[strings.LastIndex(s.Image, ":")+1:]; !strings.Contains(tag, ".") {
 				t.Errorf("%s: the image %s is not pinned to a version", name, s.Image)
@@ -72,8 +84,9 @@ func TestCompose(t *testing.T) {
 			continue
 		}
 		ours++
-		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) {
-			t.Errorf("%s is not confined: read_only %v, cap_drop %v, security_opt %v", name, s.ReadOnly, s.CapDrop, s.SecurityOpt)
+		confined(t, s)
+		if seen {
+			t.Errorf("%s runs with a profile only", name)
 		}
 		if name == "migrate" {
 			continue
@@ -110,6 +123,66 @@ func TestCompose(t *testing.T) {
 	}
 	if !project.Networks["data"].Internal {
 		t.Error("the network of Postgres and NATS is not internal")
+	}
+}
+
+// confined checks what a container of ours, or one that only looks, must have.
+func confined(t *testing.T, s types.ServiceConfig) {
+	t.Helper()
+	if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) {
+		t.Errorf("%s is not confined: read_only %v, cap_drop %v, security_opt %v", s.Name, s.ReadOnly, s.CapDrop, s.SecurityOpt)
+	}
+}
+
+// Prometheus scrapes the health port of every process of ours, and Grafana shows the
+// dashboards and the Prometheus that are there.
+func TestCompose_Observability(t *testing.T) {
+	t.Parallel()
+	var config struct {
+		ScrapeConfigs []struct {
+			JobName       string `json:"job_name"`
+			StaticConfigs []struct {
+				Targets []string `json:"targets"`
+			} `json:"static_configs"`
+		} `json:"scrape_configs"`
+		RuleFiles []string          `json:"rule_files"`
+		Global    map[string]string `json:"global"`
+	}
+	readYAML(t, "../../deploy/compose/observability/prometheus.yml", &config)
+	var want []string
+	for name, s := range compose(t).Services {
+		for _, arg := range s.Command {
+			if port, health := strings.CutPrefix(arg, "--health-listen=0.0.0.0:"); health {
+				want = append(want, name+":"+port)
+			}
+		}
+	}
+	slices.Sort(want)
+	got := slices.Sorted(slices.Values(config.ScrapeConfigs[0].StaticConfigs[0].Targets))
+	if diff := cmp.Diff(want, got); diff != "" || config.ScrapeConfigs[0].JobName != "holdfast" || len(want) != 6 {
+		t.Errorf("job %s scrapes (-processes +targets):\n%s", config.ScrapeConfigs[0].JobName, diff)
+	}
+	var sources struct {
+		APIVersion  int `json:"apiVersion"`
+		Datasources []struct {
+			Name, Type, UID, URL string
+			IsDefault            bool `json:"isDefault"`
+		} `json:"datasources"`
+	}
+	readYAML(t, "../../deploy/compose/observability/grafana/datasources.yml", &sources)
+	if s := sources.Datasources; len(s) != 1 || s[0].URL != "http://prometheus:9090" {
+		t.Errorf("Grafana asks %+v", s)
+	}
+}
+
+func readYAML(t *testing.T, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		t.Fatalf("%s: %v", path, err)
 	}
 }
 

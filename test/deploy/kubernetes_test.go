@@ -54,7 +54,7 @@ func TestKubernetes_Deployments(t *testing.T) {
 				t.Fatalf("%s has %d containers", name, len(pod.Spec.Containers))
 			}
 			c := pod.Spec.Containers[0]
-			confined(t, name, pod.Spec)
+			confinedPod(t, name, pod.Spec)
 			if !strings.HasPrefix(c.Image, "ghcr.io/holdfast-run/holdfast:") {
 				t.Errorf("%s: kustomize did not set the image: %s", name, c.Image)
 			}
@@ -133,8 +133,8 @@ func duration(t *testing.T, text string) time.Duration {
 	return d
 }
 
-// confined checks what every pod must have, whatever it runs.
-func confined(t *testing.T, name string, pod corev1.PodSpec) {
+// confinedPod checks what every pod must have, whatever it runs.
+func confinedPod(t *testing.T, name string, pod corev1.PodSpec) {
 	t.Helper()
 	if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 ||
 		s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
@@ -187,7 +187,7 @@ func TestKubernetes_Migrate(t *testing.T) {
 		if !ok || len(o.jobs) != 1 {
 			t.Fatalf("jobs: %v, want holdfast-migrate", o.jobs)
 		}
-		confined(t, "holdfast-migrate", j.Spec.Template.Spec)
+		confinedPod(t, "holdfast-migrate", j.Spec.Template.Spec)
 		if got := j.Spec.Template.Spec.RestartPolicy; got != corev1.RestartPolicyOnFailure {
 			t.Errorf("restart policy %s", got)
 		}
@@ -203,7 +203,7 @@ func TestKubernetes_Services(t *testing.T) {
 		}
 		for name, s := range o.statefulSets {
 			pods[name] = s.Spec.Template
-			confined(t, name, s.Spec.Template.Spec)
+			confinedPod(t, name, s.Spec.Template.Spec)
 			if diff := cmp.Diff(s.Spec.Selector.MatchLabels, s.Spec.Template.Labels); diff != "" || s.Spec.ServiceName != name {
 				t.Errorf("%s does not select its own pods (-selector +labels):\n%s", name, diff)
 			}
