@@ -98,15 +98,17 @@
 
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.id ?? '') === (b.id ?? '') && a.type === b.type;
 
-  // touched reports whether a reader has changed what a text area or a choice began with.
-  const touched = el => el.value !== (el.localName === 'textarea' ? el.defaultValue : (el.querySelector('option[selected]') ?? el.options[0])?.value ?? '');
+  // chosen reports whether a reader has chosen something else than what a choice began
+  // with: other options in the places of these would be another choice. What is typed
+  // into a text area or a line the browser keeps itself.
+  const chosen = el => el.localName === 'select' && el.value !== (el.querySelector('option[selected]') ?? el.options[0])?.value;
 
   // morph makes old like fresh and leaves alone what is the same.
   const morph = (old, fresh) => {
     if (old.hasAttribute('data-tokens') || old.isEqualNode(fresh)) return;
     attributes(old, fresh);
     if (old.localName === 'textarea' || old.localName === 'select') {
-      if (old === document.activeElement || touched(old)) return;
+      if (old === document.activeElement || chosen(old)) return;
     }
     if (old.hasAttribute('data-rows') && fresh.hasAttribute('data-rows')) rows(old, fresh);
     else children(old, fresh);

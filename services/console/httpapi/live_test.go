@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/bustest"
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
+	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
@@ -135,5 +137,32 @@ func TestLive_RefusesWhatNobodyCanFollow(t *testing.T) {
 	status, header, raw := r.do("GET", "/ui/live.js", "", "")
 	if status != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/javascript") || !strings.Contains(raw, "'use strict'") {
 		t.Errorf("live.js: %d %v", status, header)
+	}
+}
+
+// TestLive_SaysWhenEventsWentByUnheard: a stream that lost what it had is told to the
+// pages that are open, which then read everything again.
+func TestLive_SaysWhenEventsWentByUnheard(t *testing.T) {
+	t.Parallel()
+	db, nats := pgtest.New(t), bustest.NewServer(t)
+	r := start(t, db.Pool, db.Open(t, "holdfast_console"), nats.Connect(t))
+	stream := r.watching(t.Context(), doortest.Token(authn.Viewer), "", "effects")
+	if e := next(t, stream); e.event != "hello" {
+		t.Fatalf("first comes %+v", e)
+	}
+	nats.Wipe()
+	eventually(t, "the streams are there again", func() bool { return r.bus.Provision(t.Context(), []string{bustest.Pool}) == nil })
+	for deadline := time.After(time.Minute); ; {
+		select {
+		case e, ok := <-stream:
+			if !ok {
+				t.Fatal("the stream ended")
+			}
+			if e.event == "resync" && tellOf(t, e).Reason == "events went by unheard" {
+				return
+			}
+		case <-deadline:
+			t.Fatal("events went by unheard and the page was not told")
+		}
 	}
 }

@@ -97,6 +97,13 @@ func TestBulkPage_AsksListsAndOrdersEachOnce(t *testing.T) {
 		if n, all := r.commands("kind = $1 AND principal = 'operator' AND body->>'reason' = 'wrong feed'", kind), r.commands("true"); n != len(strings.Fields(want)) || all != n {
 			t.Errorf("%s: %d commands of %d, want %d", order, n, all, len(strings.Fields(want)))
 		}
+		if order == "pause" { // a form of the same key with another order is none of ours
+			other := maps.Clone(again)
+			other["do"] = []string{"cancel"}
+			if status, raw := r.order(authn.Operator, other); status != 409 || !strings.Contains(raw, "sent before with another order") || r.commands("kind = 'cancel'") != 0 {
+				t.Errorf("a key that was used for another order: %d, %d commands\n%s", status, r.commands("kind = 'cancel'"), raw)
+			}
+		}
 		r.exec(`DELETE FROM console.commands`)
 	}
 	if status, _ := r.order(authn.Viewer, url.Values{"do": {"cancel"}, "id": all["id"]}); status != 403 {

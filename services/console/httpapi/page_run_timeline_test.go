@@ -116,6 +116,15 @@ func TestRunPage_ThousandStepsAreReadInWindows(t *testing.T) {
 			t.Errorf("around row 1000 the page lacks %q", want)
 		}
 	}
+	// A window never reaches beyond the run, at either end, and is whole there.
+	for query, want := range map[string][2]string{"": {"rows 1801 to 2000", "rows 1941 to 2000 of 2000"}, "?at=1": {"rows 1 to 200", "rows 1 to 60 of 2000"}, "?at=30": {"rows 1 to 200", "rows 1 to 60 of 2000"},
+		"?at=32": {"rows 1 to 200", "rows 3 to 62 of 2000"}, "?at=102": {"rows 3 to 202", "rows 73 to 132 of 2000"}, "?at=1960": {"rows 1801 to 2000", "rows 1931 to 1990 of 2000"},
+		"?at=2000": {"rows 1801 to 2000", "rows 1941 to 2000 of 2000"}, "?at=999999": {"rows 1801 to 2000", "rows 1941 to 2000 of 2000"}} {
+		_, raw := r.page("/ui/runs/"+string(long)+query, authn.Operator)
+		if lines, rows := strings.Count(raw, `<li id="t`), strings.Count(raw, `<tr role="row" id="f`); !strings.Contains(raw, want[0]+",") || !strings.Contains(raw, want[1]) || lines < 200 || rows != 60 {
+			t.Errorf("%q: %d lines, %d rows, want %v", query, lines, rows, want)
+		}
+	}
 	if len(middle) > len(small)+len(small)/10 {
 		t.Errorf("around row 1000 the page has %d bytes, at the end of a short run %d", len(middle), len(small))
 	}

@@ -2,10 +2,12 @@ package httpapi_test
 
 import (
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -321,4 +323,42 @@ func TestPageStops_StopAndLift(t *testing.T) {
 	post("lift again", path, 409, url.Values{"sure": {"yes"}}, "operator lifted it already")
 	l.sees("afterwards", "/ui/stops?done=lifted", 200, "Nothing is stopped", "prices are right", "Lifted. What was held")
 	l.sees("a cursor of somebody else", "/ui/stops?cursor=abc", 400, "cursor")
+}
+
+// TestPageStops_EndedOnesAreReadInParts: what was lifted is listed thirty at a time, the
+// newest first, each once, and a stop that stands is not among them.
+func TestPageStops_EndedOnesAreReadInParts(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	_, err := l.db.Pool.Exec(t.Context(), `INSERT INTO tools.stops (stop_id, namespace, scope, name, principal, note, since, ended_at, ended_by)
+		SELECT 'stop-' || lpad(n::text, 4, '0'), CASE WHEN n > 80 THEN 'other' ELSE 'default' END, 'tool', 't-' || n, 'maria', 'n', '2026-01-01T00:00:00Z'::timestamptz + n * interval '1 min', CASE WHEN n <> 40 THEN '2026-02-01T00:00:00Z'::timestamptz END, CASE WHEN n <> 40 THEN 'ben' END
+		  FROM generate_series(1, 85) n`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	pages := 0
+	for path := "/ui/stops"; path != ""; pages++ {
+		body := l.sees("a part", path, 200)
+		_, ended, ok := strings.Cut(body, "Stops that were lifted, the newest first")
+		if !ok {
+			t.Fatalf("no list of what was lifted:\n%s", body)
+		}
+		for _, m := range regexp.MustCompile(`tool (t-[0-9]+)`).FindAllStringSubmatch(ended, -1) {
+			got = append(got, m[1])
+		}
+		next := regexp.MustCompile(`href="(/ui/stops\?cursor=[^"]*)"`).FindStringSubmatch(body)
+		if path = ""; next != nil && pages < 9 {
+			path = html.UnescapeString(next[1])
+		}
+	}
+	var want []string
+	for n := 80; n > 0; n-- {
+		if n != 40 {
+			want = append(want, fmt.Sprintf("t-%d", n))
+		}
+	}
+	if pages != 3 || !slices.Equal(got, want) {
+		t.Errorf("%d parts list %v, want 3 with %v", pages, got, want)
+	}
 }
