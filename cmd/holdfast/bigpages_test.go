@@ -26,12 +26,12 @@ const (
 	slowPage = 200 * time.Millisecond
 	// mostBuffers is how many pages of 8 KiB a statement of it may touch there; in memory
 	// a thousand take about a millisecond. Also what services do beside is held to it.
-	mostBuffers = 20_000
+	mostBuffers = 8000
 	// fewBuffers is that for the small database, whose larger tables have more rows.
 	fewBuffers = 1000
 	// menuBuffers is that for the numbers of the menu, of any database: 2,000 rows are
 	// looked at for each, and a session that counts for the first time plans them.
-	menuBuffers = 6000
+	menuBuffers = 4000
 )
 
 // What stands in the place of a path's parameter, by the path: each query gives one or

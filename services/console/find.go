@@ -45,7 +45,7 @@ func (f RunFilter) Indexed() (RunFilter, bool) {
 
 // FindLook is how many runs one page of a list is looked for in, when a filter has no
 // index.
-const FindLook = 20_000
+const FindLook = 10_000
 
 // Found is one page of a list of runs.
 type Found struct {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
@@ -55,6 +56,9 @@ func TestRuns_EveryFilterOnThePageAndInTheAPI(t *testing.T) {
 		{"child", "triage", `{}`, `trigger = '{"kind":"child","name":"night"}', parent_run_id = '0198c2aa-7d3c-7000-8000-1f2e3d4c5b6a'`},
 	} {
 		id := events.NewRunID()
+		if run.name == "old" { // of its time, as every id is
+			id = "019ca8d7-2d00-7000-8000-5b6a1f2e3d4c"
+		}
 		ids[run.name], names[string(id)] = id, run.name
 		r.take("default", id, run.agent, run.labels)
 		r.exec(`UPDATE runner.runs SET `+run.change+` WHERE run_id = $1`, id)
@@ -204,6 +208,23 @@ func TestRuns_AFilterThatIsNotClear(t *testing.T) {
 	}
 }
 
+// A list that ends at a moment holds every run that was accepted before it: also a child,
+// whose id has the time of its parent's, and one whose id was made by a clock that is ahead.
+func TestRuns_ToAMomentMissesNone(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.exec(`INSERT INTO runner.runs (run_id, namespace, kind, name, digest, status, seq, input, trigger, accepted_at)
+		SELECT '019ca8b7-' || lpad(to_hex(i), 4, '0') || '-7000-8000-00000000000' || i, 'default', 'agent', 'n', 'd', 'running', 1, '{}', '{"kind":"api"}', '2026-03-01T11:00:00Z'::timestamptz + (i - 2) * interval '1 h' FROM generate_series(0, 4) i`)
+	r.exec(`INSERT INTO runner.runs (run_id, namespace, kind, name, digest, status, seq, input, trigger, accepted_at)
+		VALUES ('019cab2a-3000-7000-8000-00000000000a', 'default', 'agent', 'ahead', 'd', 'running', 1, '{}', '{"kind":"api"}', to_timestamp(x'019cab2a3000'::bigint / 1000.0) - interval '50 min')`)
+	for query, want := range map[string]int{"to=2026-03-01T09:30:00Z": 1, "to=2026-03-01T11:00:00Z": 2, "to=2026-03-01T13:30:00Z": 5, "from=2026-03-01T10:30:00Z&to=2026-03-01T12:30:00Z": 2, "agent=ahead&to=" + time.UnixMilli(0x019cab2a3000).Add(-49*time.Minute).UTC().Format(time.RFC3339): 1} {
+		page, api, _ := r.listedRuns(query)
+		if len(page) != want || !slices.Equal(page, api) {
+			t.Errorf("%s lists %v, the API %v, want %d", query, page, api, want)
+		}
+	}
+}
+
 // A page looks through so many runs and says how to look on.
 func TestRuns_LooksOnWhereThereIsNoIndex(t *testing.T) {
 	t.Parallel()
@@ -211,7 +232,7 @@ func TestRuns_LooksOnWhereThereIsNoIndex(t *testing.T) {
 	first := events.NewRunID()
 	r.take("default", first, "needle", `{}`)
 	r.exec(`INSERT INTO runner.runs (run_id, namespace, kind, name, digest, status, seq, input, trigger, accepted_at)
-		SELECT '0fffffff-' || lpad(to_hex(i), 4, '0') || '-7000-8000-000000000000', 'default', 'agent', 'hay', 'd', 'running', 1, '{}', '{"kind":"api"}', clock_timestamp() FROM generate_series(1, 20000) i`)
+		SELECT '0fffffff-' || lpad(to_hex(i), 4, '0') || '-7000-8000-000000000000', 'default', 'agent', 'hay', 'd', 'running', 1, '{}', '{"kind":"api"}', clock_timestamp() FROM generate_series(1, 10000) i`)
 	query, pages := "/v1/runs?text=needle", 0
 	for {
 		_, api, next := r.listedRuns(strings.TrimPrefix(query, "/v1/runs?"))
@@ -226,7 +247,7 @@ func TestRuns_LooksOnWhereThereIsNoIndex(t *testing.T) {
 		}
 		query = fmt.Sprintf("/v1/runs?text=needle&cursor=%s", next)
 	}
-	if _, _, raw := r.do("GET", "/?text=needle", doortest.Token(authn.Viewer), ""); !strings.Contains(raw, "None of the next 20,000 runs matches.") || !strings.Contains(raw, "Look further back") {
+	if _, _, raw := r.do("GET", "/?text=needle", doortest.Token(authn.Viewer), ""); !strings.Contains(raw, "None of the next 10,000 runs matches.") || !strings.Contains(raw, "Look further back") {
 		t.Error("the page does not say that it looked through some of the runs only")
 	}
 }

@@ -152,7 +152,7 @@ type whyOutput struct{ Body Why }
 func (a *api) runs() {
 	door.Register(a.door, huma.Operation{
 		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Summary: "List runs, newest first", Tags: []string{"runs"},
-		Description: "Cost, words of text and statuses of ended runs have no index: a page looks for them among the next 20,000 runs that fit the rest. It may hold fewer than limit runs, or none, while there is a next_cursor: read on.",
+		Description: "Cost, words of text and statuses of ended runs have no index: a page looks for them among the next 10,000 runs that fit the rest. It may hold fewer than limit runs, or none, while there is a next_cursor: read on.",
 	}, authn.Viewer, func(ctx context.Context, in *listRunsInput) (*listRunsOutput, error) {
 		p, _ := authn.FromContext(ctx)
 		f, err := in.filter(p.Namespace, time.Now())

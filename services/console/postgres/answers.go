@@ -75,7 +75,14 @@ const clocksApart = time.Hour
 
 // idBefore is not after the id of any run that was accepted since: ids begin
 // with their time, so the index of the list finds those runs.
-func idBefore(since time.Time) string {
-	hex := fmt.Sprintf("%012x", since.Add(-clocksApart).UnixMilli())
+func idBefore(since time.Time) string { return idAt(since.Add(-clocksApart)) }
+
+// idAfter is after the id of every run that was accepted until then. The id of a
+// child has the time of its parent's, so it is never later than its acceptance.
+func idAfter(until time.Time) string { return idAt(until.Add(clocksApart)) }
+
+// idAt is the beginning of the ids that are made at t.
+func idAt(t time.Time) string {
+	hex := fmt.Sprintf("%012x", max(t.UnixMilli(), 0))
 	return hex[:8] + "-" + hex[8:]
 }

@@ -12,28 +12,37 @@ import (
 )
 
 // Each part is one line: what, a code, how many, since when. They read open rows
-// only, over the indexes that are there for those.
+// only, over the indexes that are there for those, and open runs once for each view.
 const checkup = `
-SELECT 'parked' AS what, coalesce(error->>'code', 'unknown') AS code, count(*) AS n, min(updated_at) AS since
-  FROM runner.v_runs WHERE namespace = $1 AND ended_at IS NULL AND status = 'needs_attention' GROUP BY 2
+WITH open AS MATERIALIZED (
+SELECT run_id, status, updated_at, claim_worker, claim_at, CASE WHEN status = 'needs_attention' THEN coalesce(error->>'code', 'unknown') END AS code
+  FROM runner.v_runs WHERE namespace = $1 AND ended_at IS NULL),
+health AS MATERIALIZED (
+SELECT status, paused_for, min_reader, updated_at FROM runner.v_health WHERE namespace = $1),
+owed AS MATERIALIZED (
+SELECT run_id, since FROM runner.v_pending WHERE namespace = $1 AND kind = 'model' AND pool IS NULL)
+SELECT 'parked' AS what, code, count(*) AS n, min(updated_at) AS since
+  FROM open WHERE status = 'needs_attention' GROUP BY 2
 UNION ALL
 SELECT 'paused', paused_for, count(*), min(updated_at)
-  FROM runner.v_health WHERE namespace = $1 AND status = 'paused' GROUP BY 2
+  FROM health WHERE status = 'paused' GROUP BY 2
 UNION ALL
 SELECT 'orphans', '', count(*), min(r.claim_at)
-  FROM runner.v_runs r
- WHERE r.namespace = $1 AND r.ended_at IS NULL AND r.claim_at < (SELECT clock_timestamp()) - interval '1 min'
+  FROM open r
+ WHERE r.claim_at < (SELECT clock_timestamp()) - interval '1 min'
    AND NOT EXISTS (SELECT FROM runner.v_workers w WHERE w.name = r.claim_worker AND w.beat >= (SELECT clock_timestamp()) - interval '10 s')
 UNION ALL
-SELECT 'newer', '', count(*), min(updated_at) FROM runner.v_health WHERE namespace = $1 AND min_reader > $2
+SELECT 'newer', '', count(*), min(updated_at) FROM health WHERE min_reader > $2
 UNION ALL
 SELECT 'untaken', '', count(*), min(accepted_at)
   FROM trigger.v_deliveries WHERE namespace = $1 AND landed_at IS NULL AND accepted_at < (SELECT clock_timestamp()) - interval '1 min'
 UNION ALL
-SELECT 'unasked', '', count(*), min(p.since)
-  FROM runner.v_pending p JOIN runner.v_runs r USING (run_id)
- WHERE p.namespace = $1 AND p.kind = 'model' AND p.pool IS NULL AND p.since < (SELECT clock_timestamp()) - interval '1 min'
-   AND r.claim_worker IS NULL AND r.status NOT IN ('paused', 'needs_attention')
+-- grouped, not joined: a plan that takes either for a few rows would compare each with each
+SELECT 'unasked', '', count(*), min(since) FROM (
+	SELECT min(since) AS since FROM (
+		SELECT run_id, since FROM owed WHERE since < (SELECT clock_timestamp()) - interval '1 min' UNION ALL
+		SELECT run_id, NULL FROM open WHERE claim_worker IS NULL AND status NOT IN ('paused', 'needs_attention')) b
+	 GROUP BY run_id HAVING count(since) > 0 AND count(*) > count(since)) u
 UNION ALL
 SELECT 'unlanded', '', count(*), min(created_at)
   FROM console.commands WHERE namespace = $1 AND landed_at IS NULL AND created_at < (SELECT clock_timestamp()) - interval '1 min'

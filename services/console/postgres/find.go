@@ -64,6 +64,8 @@ func find(f console.RunFilter) *finder {
 	}
 	if !f.To.IsZero() {
 		q.add("r.accepted_at < ?", "d.accepted_at < ?", "p.created_at < ?", f.To)
+		// What was accepted later is not read to be left out, as lists begin with the newest.
+		q.add("r.run_id < ?", "d.run_id < ?", "p.run_id < ?", idAfter(f.To))
 	}
 	if f.MinCost > 0 { // what has not begun costs nothing; what programs spend we do not know
 		q.add("r.cost_micro_usd >= ?", "?::bigint IS NULL", "?::bigint IS NULL", f.MinCost)
