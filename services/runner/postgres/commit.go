@@ -103,7 +103,8 @@ func follow(ctx context.Context, tx pgx.Tx, c runner.Commit) error {
 // version and guard hold: of the others nothing is written, and they are not answered.
 // What a run adds are the elements of the later arrays from its _from to its _to. The
 // runs come in the order of their ids and are locked in it; LIMIT tells the planner that
-// they are few, so that it looks up each by its key.
+// they are few, so that it looks up each by its key. A row of what was spent is inserted
+// only when there is none: inserting runs a trigger that reads runs.
 var commitRuns = `
 WITH run AS (
     UPDATE runner.runs r SET seq = i.seq, status = i.status, waiting = i.waiting, output = coalesce(i.output::json, r.output), error = i.error::json,
@@ -152,12 +153,15 @@ armed AS (
 tree AS (
     INSERT INTO runner.trees AS t (root_run_id, begun, most) SELECT root, begins, most FROM run WHERE begins > 0
     ON CONFLICT (root_run_id) DO UPDATE SET begun = t.begun + excluded.begun, most = excluded.most),
+used AS (
+    SELECT run.namespace, date_trunc('hour', run.at, 'UTC') AS hour, run.run_id, run.root, run.agent, m.model, ($59::bigint[])[k] AS calls, ($60::bigint[])[k] AS input_tokens,
+        ($61::bigint[])[k] AS cache_read_tokens, ($62::bigint[])[k] AS cache_write_tokens, ($63::bigint[])[k] AS output_tokens, ($64::bigint[])[k] AS cost_micro_usd, ($65::bigint[])[k] AS cost_estimated_micro_usd
+    FROM run, unnest(($58::text[])[run.spend_from:run.spend_to]) WITH ORDINALITY m(model, nth), LATERAL (SELECT run.spend_from + m.nth - 1) i(k) LIMIT $67),
+added AS (UPDATE runner.spend s SET ` + spendSums("used") + ` FROM used WHERE s.run_id = used.run_id AND s.model = used.model AND s.hour = used.hour),
 spent AS (
     INSERT INTO runner.spend AS s (namespace, hour, run_id, root_run_id, agent, model, calls, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, cost_micro_usd, cost_estimated_micro_usd)
-    SELECT run.namespace, date_trunc('hour', run.at, 'UTC'), run.run_id, run.root, run.agent, ($58::text[])[k], ($59::bigint[])[k], ($60::bigint[])[k], ($61::bigint[])[k], ($62::bigint[])[k],
-        ($63::bigint[])[k], ($64::bigint[])[k], ($65::bigint[])[k]
-    FROM run, generate_series(run.spend_from, run.spend_to) k
-    ON CONFLICT (run_id, model, hour) DO UPDATE SET ` + spendSums + `)
+    SELECT used.* FROM used WHERE NOT EXISTS (SELECT FROM runner.spend s WHERE s.run_id = used.run_id AND s.model = used.model AND s.hour = used.hour)
+    ON CONFLICT (run_id, model, hour) DO UPDATE SET ` + spendSums("excluded") + `)
 SELECT n, claim_epoch, at FROM run`
 
 // commitMany commits what it can of many runs.

@@ -201,7 +201,7 @@ func TestCommits_ReadNothingElse(t *testing.T) {
 		sql  string
 		uses []string
 	}{
-		"commit": {commitRuns, []string{"runs_pkey", "pending_pkey", "timers_pkey"}},
+		"commit": {commitRuns, []string{"runs_pkey", "pending_pkey", "timers_pkey", "spend_pkey"}},
 		"load":   {loadRuns, []string{"runs_pkey", "deleted_pkey"}},
 		"find":   {findCommits, []string{"runs_pkey", "journal_by_cause"}},
 	} {

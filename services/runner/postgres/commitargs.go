@@ -52,7 +52,7 @@ func commitArgs(all []runner.Commit) ([]any, error) {
 		l.root, l.begins, l.most, l.rows.from, l.rows.to, l.gone.from, l.gone.to, l.opened.from, l.opened.to, l.off.from,
 		l.off.to, l.armed.from, l.armed.to, l.spent.from, l.spent.to,
 		l.rowSeq, l.rowKind, l.rowStatus, l.rowInbound, l.rowData, l.goneItem, l.openItem, l.openKind, l.openDetail, l.offTimer, l.armedTimer, l.due,
-		l.model, l.calls, l.in, l.read, l.written, l.out, l.spentCost, l.spentGuess, len(all),
+		l.model, l.calls, l.in, l.read, l.written, l.out, l.spentCost, l.spentGuess, len(all), len(l.model),
 	}, nil
 }
 
