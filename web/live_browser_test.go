@@ -213,6 +213,7 @@ func TestLive_SaysSinceWhenItIsStaleAndWhatItMissed(t *testing.T) {
 	s.become(strings.Replace(beforeChange, "running", "resting", 1))
 	s.say(changed("e-gone"))
 	b.Sees("#r1", "resting")
+	s.become(strings.Replace(beforeChange, "running", "climbing", 1)) // of which nothing is said
 	s.CloseClientConnections()
 	until(t, "the page has the place", func() bool {
 		s.mu.Lock()
@@ -220,6 +221,7 @@ func TestLive_SaysSinceWhenItIsStaleAndWhatItMissed(t *testing.T) {
 		return s.asked[len(s.asked)-1] == "e-gone"
 	})
 	b.Sees("#live", "This page was read again: what happened since then is no longer kept.")
+	b.Sees("#r1", "climbing")
 	s.mu.Lock()
 	s.refuse = http.StatusUnauthorized
 	s.mu.Unlock()

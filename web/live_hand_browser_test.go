@@ -101,16 +101,16 @@ func TestLive_WhatIsBeingWrittenStays(t *testing.T) {
 // never has is taken out before it is shown.
 func TestLive_FocusAndPlaceStay(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, `<div id="part" data-live="runs"><b id="n">1</b><p id="a">a <button id="first" type="button">first</button></p><p id="b">b</p><details id="d"><summary>more</summary>inside</details><i id="gone">goes</i></div>`)
+	s := newStage(t, `<div id="part" data-live="runs"><b id="n">1</b><p id="b">b</p><p id="a">a <button id="first" type="button">first</button></p><details id="d"><summary>more</summary>inside</details><i id="gone">goes</i></div>`)
 	b := s.opened(t)
 	b.Click("#first")
 	browsertest.Eval[int](b, `document.getElementById('first').mark = 1`)
-	s.become(`<div id="part" data-live="runs"><b id="n">2</b><p id="b">b</p><p id="a" style="color:red" onclick="window.evil=1">a <button id="first" type="button">first</button></p><details id="d" open><summary>more</summary>inside</details>
+	s.become(`<div id="part" data-live="runs"><b id="n">2</b><p id="a" style="color:red" onclick="window.evil=1">a <button id="first" type="button">first</button></p><p id="b">b</p><details id="d" open><summary>more</summary>inside</details>
 <form action="//evil.example/x"><button formaction="https://evil.example">x</button></form></div>`)
 	s.say(changed("e-2"))
 	b.Sees("#n", "2")
 	if got := browsertest.Eval[string](b, `[document.activeElement.id, document.getElementById('first').mark, document.getElementById('d').open, !!document.getElementById('gone'),
-		document.querySelector('#b').nextElementSibling.id, document.querySelectorAll('[style],[onclick],[action],[formaction]').length].join()`); got != "first,1,false,false,a,0" {
+		document.querySelector('#a').nextElementSibling.id, document.querySelectorAll('[style],[onclick],[action],[formaction]').length].join()`); got != "first,1,false,false,b,0" {
 		t.Errorf("the page has %s", got)
 	}
 	b.Forgive("Content Security Policy") // says so of what is read, before it is cleaned

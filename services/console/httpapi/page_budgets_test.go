@@ -49,14 +49,19 @@ func TestBudgetsPage_GaugesRaiseAndCost(t *testing.T) {
 	id := events.NewRunID()
 	r.take("default", id, "checker", `{}`)
 	r.exec(`UPDATE runner.runs SET status = 'paused', paused_for = 'pool:night' WHERE run_id = $1`, id)
-	r.exec(`INSERT INTO runner.pools (namespace, pool, window_start, unit, ceiling, used, reserved) VALUES ('default', 'night', '2026-03-05', 'micro_usd', 18000000, 9007199, 8992801), ('default', $1, 'all', 'tokens', 10, 10, 0), ('other', 'theirs', 'all', 'tokens', 10, 10, 0)`, evil)
+	r.exec(`INSERT INTO runner.pools (namespace, pool, window_start, unit, ceiling, used, reserved) VALUES ('default', 'night', '2026-03-05', 'micro_usd', 18000000, 9007199, 8992801), ('default', $1, 'all', 'tokens', 10, 10, 0), ('other', 'theirs', 'all', 'tokens', 10, 10, 0), ('default', 'calm', 'all', 'tokens', 10, 7, 9), ('default', 'late', 'all', 'tokens', 10, 10, 0)`, evil)
+	waiting := events.NewRunID()
+	r.take("default", waiting, "checker", `{}`)
+	r.exec(`UPDATE runner.runs SET status = 'paused', paused_for = 'pool:late' WHERE run_id = $1`, waiting)
 	r.spend("default", id, id, "checker", "claude", 0, 12, 54301, 301)
 	shown := r.says(t, path, viewer, "$9.007199 of $18; $8.992801 reserved", `width="50.0%"`, "by the day of Europe/Berlin and starts anew at", "1 run waits", "No run has drawn on it yet", "0 of 1000",
 		"used up", "&lt;script&gt;alert(1)", `href="/ui/definitions/agent/checker"`, "$0.054301", "$0.000301")
 	if strings.Contains(shown, "/raise") || strings.Contains(shown, "theirs") {
 		t.Error("a viewer is offered a raise, or sees the budget of another namespace")
 	}
-	r.says(t, path, admin, `action="/ui/budgets/night/raise"`)
+	if shown := r.says(t, path, admin, `action="/ui/budgets/night/raise"`); strings.Contains(shown, "/ui/budgets/calm/raise") {
+		t.Error("a raise is offered where no run waits that could carry it")
+	}
 	r.says(t, path+"?by=model&since=1d", viewer, `href="/ui/definitions/model/claude"`)
 	if status, _, raw := r.do("GET", path+"?by=label&label="+url.QueryEscape(evil), viewer, ""); status != 422 || !strings.Contains(raw, "is not the key of a label") || strings.Contains(raw, "<script>alert") {
 		t.Errorf("a label that is none: %d", status)
@@ -71,6 +76,21 @@ func TestBudgetsPage_GaugesRaiseAndCost(t *testing.T) {
 			t.Errorf("a raise to %s: %d, or it does not say %q", to, status, want)
 		}
 	}
+	for _, to := range []string{"25.5", "-3", "0", "", "99999999999999999999"} {
+		if status, _, raw := raise(admin, "late", to); status != 422 || !strings.Contains(raw, "is not a whole number over 0") {
+			t.Errorf("tokens raised to %q: %d\n%s", to, status, raw)
+		}
+	}
+	if status, _, raw := raise(admin, "calm", "20"); status != 422 || !strings.Contains(raw, "no run waits for it any more") {
+		t.Errorf("a raise that no run could carry: %d\n%s", status, raw)
+	}
+	if status, _, _ := raise(admin, "nobodys", "20"); status != 404 {
+		t.Errorf("a raise of what nobody has drawn on: %d", status)
+	}
+	if shown := r.says(t, path+"?raised="+url.QueryEscape("no name"), admin); strings.Contains(shown, "is on its way") {
+		t.Error("it says that what has no name was raised")
+	}
+	r.says(t, path, viewer, "7 of 10; 9 reserved", `x="70.0%" width="30.0%"`) // the bar ends at the limit
 	if status, _, _ := raise(doortest.Token(authn.Operator), "night", "25"); status != 403 {
 		t.Errorf("an operator raises: %d", status)
 	}

@@ -25,7 +25,6 @@ type workerRow struct {
 type systemPage struct {
 	frame
 	Findings []console.Finding
-	Problems int
 	Workers  []workerRow
 	Lags     []console.Lag
 	NoLag    string
@@ -65,11 +64,6 @@ func (a *api) systemPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	data.Findings = console.Examine(system, checkup)
-	for _, f := range data.Findings {
-		if f.Severity == console.FindingProblem {
-			data.Problems++
-		}
-	}
 	for _, worker := range system.Workers {
 		data.Workers = append(data.Workers, workerRow{Worker: worker, Beat: worker.Age.Round(100 * time.Millisecond).String(), Skew: worker.Skew.Round(time.Millisecond).String(), Since: worker.StartedAt})
 	}
