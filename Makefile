@@ -64,8 +64,8 @@ sim: setup-run ## the protocol simulated for SIM_STEPS=2000000 steps from SIM_SE
 	HOLDFAST_SIM_STEPS=$(SIM_STEPS) HOLDFAST_SIM_SEED=$(SIM_SEED) $(GO) test $(TESTFLAGS) -count=1 -v ./test/sim
 
 .PHONY: chaos
-chaos: build ## kill every process at every place the code names, break NATS, Postgres and the lines between; fails when a promise is broken
-	./$(BIN) chaos $(CHAOSFLAGS)
+chaos: build ## kill every process at every place the code names, break NATS, Postgres and the lines between; writes docs/durability.md, fails when a promise is broken
+	./$(BIN) chaos --write docs/durability.md $(CHAOSFLAGS)
 
 .PHONY: soak
 soak: build sim ## the simulation, the demo with SEEDS=20 seeds in a row, the lab of fires with hundreds of kills, a flow of 1,000 runs under kills with a slow and a fast model, a stream and a NATS cluster of three for long, a run of 1,000 steps, 200 races of a yes and a cancel, and slow readers beside 1,000 watchers

@@ -18,6 +18,7 @@ import (
 type ChaosCmd struct {
 	Seed      *uint64       `help:"The order of the scenarios and who is hit. Without one it is drawn and printed first."`
 	Scenarios []string      `placeholder:"NAME" help:"Play only these; a * stands for any part of a name up to a /, as in runner/*."`
+	Short     bool          `help:"Play a few that show the most, on one deployment: under a minute."`
 	List      bool          `help:"Say what there is and play nothing."`
 	JSON      bool          `name:"json" help:"Print the report as JSON; progress goes to standard error."`
 	Duration  time.Duration `placeholder:"TIME" help:"Play again and again for so long, like 2h. Without it each is played once."`
@@ -56,7 +57,7 @@ func (c *ChaosCmd) Run(ctx context.Context, k *kong.Context) error {
 		seed = *c.Seed
 	}
 	report, err := chaos.Run(ctx, chaos.Config{
-		Binary: binary, Seed: seed, Only: c.Scenarios, Duration: c.Duration, Bounds: c.Bounds, Keep: c.Keep,
+		Binary: binary, Seed: seed, Only: c.Scenarios, Short: c.Short, Duration: c.Duration, Bounds: c.Bounds, Keep: c.Keep,
 		Err: k.Stderr, TTY: isTerminal(os.Stderr),
 	})
 	if errors.Is(err, chaos.ErrNoScenario) {

@@ -18,12 +18,17 @@ spec:
     type: object
     properties: {job: {type: string}, do: {type: array, items: {type: string}}}
     required: [job, do]
-  tools: [pay, send, order, refund, await]
+  tools: [pay, send, order, ship, refund, await]
   approvals: {channel: desk}
 ---
 apiVersion: holdfast/v1
 kind: Channel
 metadata: {name: desk}
+spec: {webhook: {url: "WORLD/told", secrets: [{env: CHAOS_SECRET}]}}
+---
+apiVersion: holdfast/v1
+kind: Channel
+metadata: {name: heads}
 spec: {webhook: {url: "WORLD/told", secrets: [{env: CHAOS_SECRET}]}}
 ---
 # The other side honours the key.
@@ -64,6 +69,20 @@ spec:
   key: "${args.night}/${args.shop}/${args.product}"
   inDoubt: ask
   approval: always
+  http: {method: POST, url: "WORLD/shops/${args.shop}/prices", body: "${args}"}
+---
+# The person is reminded, and others are asked, before anybody decides.
+apiVersion: holdfast/v1
+kind: Tool
+metadata: {name: ship}
+spec:
+  description: Ships.
+  input: INPUT
+  effect: write
+  timeout: 5s
+  key: "${args.night}/${args.shop}/${args.product}"
+  inDoubt: ask
+  approval: {remind: [1h], escalate: [{after: 2h, channel: heads}]}
   http: {method: POST, url: "WORLD/shops/${args.shop}/prices", body: "${args}"}
 ---
 # Its answer never comes; it can be looked up.

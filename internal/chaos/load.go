@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/client"
 )
 
-// loadEvery is the time between two starts of a load.
+// loadEvery is the time between two starts of a load; the short form takes twice as long.
 const loadEvery = 150 * time.Millisecond
 
 // load starts work, one piece after the other, until stop is called, which waits until
@@ -31,7 +31,7 @@ func (r *rig) load(ctx context.Context, name string) (stop func() *work) {
 				return
 			case <-ctx.Done():
 				return
-			case <-time.After(loadEvery):
+			case <-time.After(r.every):
 			}
 		}
 	})

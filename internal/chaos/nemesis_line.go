@@ -6,9 +6,9 @@ import (
 )
 
 var linesCut = nemesis{
-	name: "lines-cut", what: "every connection to NATS or to Postgres is cut, in turn, twelve times in five seconds",
+	name: "lines-cut", what: "every connection to NATS or to Postgres is cut, in turn, eight times in three seconds",
 	strike: func(ctx context.Context, r *rig) error {
-		for i := range 12 {
+		for i := range 8 {
 			[]*line{r.toNATS, r.toPG}[i%2].cut()
 			rest(ctx, 400*time.Millisecond)
 		}

@@ -19,8 +19,8 @@ What a deployment of yours has gone through is said by ` + "`holdfast durability
 
 ## How it is judged
 
-- A **scene** is a signed webhook, sent twice, that starts an agent which pays, sends, and orders after a person said yes, twice; a flow of agents with a timer;
-  a schedule; a run that waits for a signal; one that is paused and goes on; an effect whose answer is lost and is looked up.
+- A **scene** is a signed webhook, sent twice, that starts an agent which pays, sends, and orders after a person said yes, twice; one whose question is asked again and of others before anybody answers; a flow of agents with a timer;
+  a schedule; a run that waits for a signal; one that is paused and goes on, and one whose pause is taken back at once; an effect whose answer is lost and is looked up.
 - The **other side** is a server of the suite. It writes every request to a file of its own before it answers, and that file says how often each business key
   took effect. Of its shops one honours ` + "`Idempotency-Key`" + `, the others do not.
 - A scene **holds** when every run completes, every business key took effect exactly once, no journal has a gap or a cause twice, and no process ended that

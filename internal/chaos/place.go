@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/pkg/client"
+	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
 // place is one place in one service.
@@ -18,11 +19,6 @@ type place struct {
 }
 
 func (p place) name() string { return p.service + "/" + p.Name }
-
-// elsewhere are places that a scene does not pass, and who kills there.
-var elsewhere = map[string]string{
-	"runner.purged": "a run with more rows than one slice holds: TestFailpoints in test/e2e kills there",
-}
 
 // places lists every place of every service, in the order of the list.
 func places() (all []place) {
@@ -43,7 +39,7 @@ func (r *rig) killAt(ctx context.Context, p place, name string) Result {
 	ctx, cancel := context.WithTimeout(ctx, placeLimit)
 	defer cancel()
 	deaths, doubts := len(r.sup.Deaths()), r.doubtsSaid()
-	behind := strings.HasSuffix(p.Name, ".forgot") // it is passed when a run is deleted
+	behind := p.Name == "runner.purged" || strings.HasSuffix(p.Name, ".forgot") // it is passed when a run is deleted
 	var back sync.WaitGroup
 	var comeback error // read after back.Wait
 	strike := func() {
@@ -85,6 +81,11 @@ func (r *rig) killAt(ctx context.Context, p place, name string) Result {
 	if back.Wait(); comeback != nil {
 		res.Problems = append(res.Problems, comeback.Error())
 	}
+	if behind && len(w.runs) > 0 {
+		if err := r.purged(ctx, w.runs[0]); err != nil {
+			res.Problems = append(res.Problems, err.Error())
+		}
+	}
 	for _, d := range r.sup.Deaths()[deaths:] {
 		res.Deaths++
 		if !d.Wanted || !strings.HasPrefix(d.Point+" ", "failpoint "+p.Name+" ") {
@@ -93,6 +94,15 @@ func (r *rig) killAt(ctx context.Context, p place, name string) Result {
 	}
 	res.Doubts = r.doubtsSaid() - doubts
 	return res
+}
+
+// purged waits until a deleted run's rows are gone, whoever died at it.
+func (r *rig) purged(ctx context.Context, run events.RunID) error {
+	return until(ctx, "run "+string(run)+" to be gone", func() bool {
+		var n int
+		err := r.views.QueryRow(ctx, `SELECT count(*) FROM runner.v_deleted WHERE run_id = $1 AND purged_at IS NOT NULL`, run).Scan(&n)
+		return err == nil && n == 1
+	})
 }
 
 // reached waits a little for the death at a place.

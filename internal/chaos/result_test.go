@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"bytes"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,13 @@ func TestStale(t *testing.T) {
 	if got := Stale(page); len(got) != 0 {
 		t.Errorf("a page that was just written is stale: %q", got)
 	}
+	kept, err := os.ReadFile("../../docs/durability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range Stale(string(kept)) {
+		t.Errorf("docs/durability.md: %s (make chaos)", line)
+	}
 	gone := slices.DeleteFunc(strings.Split(page, "\n"), func(l string) bool { return strings.HasPrefix(l, "| `nats-lost` |") })
 	for name, text := range map[string]string{
 		"a scenario is missing":  strings.Join(gone, "\n"),
@@ -79,10 +87,13 @@ func TestScenarios_HaveNamesOfTheirOwn(t *testing.T) {
 		}
 		seen[s.Name] = true
 	}
-	if _, err := choose([]string{"runner/*", "nats-lost"}); err != nil {
+	if _, err := choose([]string{"runner/*", "nats-lost"}, false); err != nil {
 		t.Error(err)
 	}
-	if _, err := choose([]string{"nobody"}); err == nil {
+	if _, err := choose([]string{"nobody"}, false); err == nil {
 		t.Error("a scenario that is none was chosen")
+	}
+	if few, err := choose(nil, true); err != nil || len(few) != len(shortly) {
+		t.Errorf("the short form plays %d scenarios, want %d: %v", len(few), len(shortly), err)
 	}
 }

@@ -38,11 +38,13 @@ type rig struct {
 	approver *client.Client
 	hooks    *http.Client
 	views    *pgxpool.Pool
-	toPG     *line // between the services and Postgres, and NATS
+	clock    *pgxpool.Pool // may let time pass for a row
+	toPG     *line         // between the services and Postgres, and NATS
 	toNATS   *line
 
 	people sync.WaitGroup
 	leave  context.CancelFunc
+	every  time.Duration // between two starts of a load
 
 	mu      sync.Mutex
 	doubts  int             // put before a person, who settled them
@@ -58,7 +60,7 @@ type rigConfig struct {
 
 // openRig starts everything below dir. What it started is ended by close.
 func openRig(ctx context.Context, dir string, c rigConfig) (r *rig, err error) {
-	r = &rig{dir: dir, decided: map[string]bool{}, hooks: &http.Client{Timeout: 10 * time.Second}}
+	r = &rig{dir: dir, every: loadEvery, decided: map[string]bool{}, hooks: &http.Client{Timeout: 10 * time.Second}}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -111,15 +113,20 @@ func openRig(ctx context.Context, dir string, c rigConfig) (r *rig, err error) {
 	return r, r.openDoors(ctx)
 }
 
-// openViews reads the views as the console does, past the lines that are cut.
+// openViews reads the views as the console does, past the lines that are cut, and lets
+// time pass as who may write the approvals' rows.
 func (r *rig) openViews(ctx context.Context) error {
-	c, err := pgxpool.ParseConfig(r.database.URL().Reveal())
-	if err != nil {
-		return err
+	for role, pool := range map[string]**pgxpool.Pool{"holdfast_console": &r.views, "holdfast_approvals": &r.clock} {
+		c, err := pgxpool.ParseConfig(r.database.URL().Reveal())
+		if err != nil {
+			return err
+		}
+		c.ConnConfig.User, c.MaxConns = role, 4
+		if *pool, err = pgxpool.NewWithConfig(ctx, c); err != nil {
+			return err
+		}
 	}
-	c.ConnConfig.User, c.MaxConns = "holdfast_console", 4
-	r.views, err = pgxpool.NewWithConfig(ctx, c)
-	return err
+	return nil
 }
 
 func (r *rig) openDoors(ctx context.Context) error {
@@ -153,8 +160,10 @@ func (r *rig) close() {
 		r.leave()
 		r.people.Wait()
 	}
-	if r.views != nil {
-		r.views.Close()
+	for _, pool := range []*pgxpool.Pool{r.views, r.clock} {
+		if pool != nil {
+			pool.Close()
+		}
 	}
 	if r.sup != nil {
 		r.sup.Close(5*time.Second, lab.Roles)
@@ -195,6 +204,9 @@ func (r *rig) decideOne(ctx context.Context, a client.Approval) {
 	if json.Unmarshal(a.Args, &args) != nil {
 		return
 	}
+	if args.Product == "ship" && a.Kind != events.ApprovalDoubt && !r.reminds(ctx, string(a.ApprovalID)) {
+		return
+	}
 	d := client.Decision{Decision: "approve", Digest: a.Digest}
 	if a.Kind == events.ApprovalDoubt {
 		d = client.Decision{Decision: "not_happened", Comment: "looked it up", Digest: a.Digest}
@@ -214,6 +226,21 @@ func (r *rig) decideOne(ctx context.Context, a client.Approval) {
 			r.doubts++
 		}
 	}
+}
+
+const hoursPass = `
+UPDATE approvals.requests SET remind_at = CASE WHEN remind_at > clock_timestamp() THEN clock_timestamp() ELSE remind_at END,
+       escalate_at = CASE WHEN escalate_at > clock_timestamp() THEN clock_timestamp() ELSE escalate_at END
+WHERE approval_id = $1 AND state = 'pending'`
+
+// reminds lets the hours pass after which people are told of an approval again, and
+// reports whether both has happened, each once.
+func (r *rig) reminds(ctx context.Context, approval string) bool {
+	if r.wasTold(approval, "remind-1") && r.wasTold(approval, "escalate-1") {
+		return true
+	}
+	_, _ = r.clock.Exec(ctx, hoursPass, approval) // tried again whatever fails
+	return false
 }
 
 func (r *rig) doubtsSaid() int {

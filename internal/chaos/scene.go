@@ -40,7 +40,7 @@ func (w *work) fail(format string, args ...any) {
 func (r *rig) play(ctx context.Context, name string) *work {
 	w := &work{}
 	var all sync.WaitGroup
-	for _, p := range []func(context.Context, *work, string) error{r.webhook, r.flow, r.schedule, r.signal, r.lookedUp, r.paused} {
+	for _, p := range []func(context.Context, *work, string) error{r.webhook, r.flow, r.schedule, r.signal, r.lookedUp, r.paused, r.hurried, r.reminded} {
 		all.Go(func() {
 			if err := p(ctx, w, name); err != nil {
 				w.fail("%v", err)
@@ -128,7 +128,17 @@ func (r *rig) lookedUp(ctx context.Context, w *work, name string) error {
 // paused: an operator pauses a run that waits for its signal, sees that it is paused, lets
 // it go on, and sends the signal by the API.
 func (r *rig) paused(ctx context.Context, w *work, name string) error {
-	j := job{Job: name + "-paused", Do: []string{"await", "pay"}}
+	return r.steered(ctx, w, name+"-paused", true)
+}
+
+// hurried: another pauses a run and takes it back without looking; the last word holds,
+// in whatever order the two reach the runner.
+func (r *rig) hurried(ctx context.Context, w *work, name string) error {
+	return r.steered(ctx, w, name+"-hurried", false)
+}
+
+func (r *rig) steered(ctx context.Context, w *work, name string, looks bool) error {
+	j := job{Job: name, Do: []string{"await", "pay"}}
 	run, err := r.start(ctx, client.StartRequest{Agent: "clerk", Input: j.json(), IdempotencyKey: j.Job})
 	if err != nil {
 		return err
@@ -151,7 +161,7 @@ func (r *rig) paused(ctx context.Context, w *work, name string) error {
 		if err := patiently(ctx, c.what+" "+j.Job, c.do); err != nil {
 			return err
 		}
-		if c.what != "pause" {
+		if c.what != "pause" || !looks {
 			continue
 		}
 		if err := r.seen(ctx, run, events.StatusPaused); err != nil {
@@ -168,4 +178,15 @@ func (r *rig) seen(ctx context.Context, run events.RunID, status string) error {
 		err := r.views.QueryRow(ctx, `SELECT count(*) FROM runner.v_runs WHERE run_id = $1 AND ($2 = '' OR status = $2)`, run, status).Scan(&n)
 		return err == nil && n == 1
 	})
+}
+
+// reminded: nobody decides until people were told again and others were told as well,
+// which is sooner here than the tool says; see rig.reminds.
+func (r *rig) reminded(ctx context.Context, w *work, name string) error {
+	j := job{Job: name + "-reminded", Do: []string{"ship"}}
+	run, err := r.start(ctx, client.StartRequest{Agent: "clerk", Input: j.json(), IdempotencyKey: j.Job})
+	if err == nil {
+		w.add(run, j)
+	}
+	return err
 }

@@ -34,11 +34,12 @@ type world struct {
 	mu      sync.Mutex
 	held    map[string]chan struct{} // conversations whose answers are held, by job
 	think   time.Duration
+	told    map[string]bool // ids of what people were told
 	servers []*http.Server
 }
 
 func openWorld(dir string) (*world, error) {
-	w := &world{file: filepath.Join(dir, "effects.jsonl"), held: map[string]chan struct{}{}}
+	w := &world{file: filepath.Join(dir, "effects.jsonl"), held: map[string]chan struct{}{}, told: map[string]bool{}}
 	var err error
 	if w.oracle, err = lab.OpenOracle(w.file, func(shop string) bool { return shop == shopKeyed }); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func openWorld(dir string) (*world, error) {
 	mux.Handle("POST /shops/{shop}/prices", w.oracle)
 	mux.HandleFunc("POST /mute/{shop}/prices", w.mute)
 	mux.HandleFunc("GET /effects", w.lookup)
-	mux.HandleFunc("POST /told", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /told", w.tell)
 	for _, part := range []struct {
 		url     *string
 		handler http.Handler
@@ -84,6 +85,20 @@ func (w *world) close() {
 		_ = s.Close()
 	}
 	_ = w.oracle.Close()
+}
+
+// tell is the program behind every channel.
+func (w *world) tell(_ http.ResponseWriter, r *http.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told[r.Header.Get("webhook-id")] = true
+}
+
+// wasTold reports whether people were told of an approval, in the notice of this name.
+func (w *world) wasTold(approval, notice string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.told[approval+"-"+notice]
 }
 
 // mute lets the oracle act and says nothing of it.
@@ -172,7 +187,7 @@ func (j job) business() (keys []string) {
 }
 
 // shopOf says where a tool acts.
-var shopOf = map[string]string{"pay": shopKeyed, "send": shopBlind, "order": shopBlind, "refund": shopMute}
+var shopOf = map[string]string{"pay": shopKeyed, "send": shopBlind, "order": shopBlind, "ship": shopBlind, "refund": shopMute}
 
 func (j job) json() json.RawMessage {
 	b, err := json.Marshal(j)

@@ -43,6 +43,8 @@ func Places() []Place {
 
 		{"approvals.committed", []string{"approvals"}, "a decision is committed, nothing announced or answered"},
 		{"approvals.published", []string{"approvals"}, "a decision is announced, its row not marked"},
+		{"approvals.reminded", []string{"approvals"}, "a reminder is stored, nobody told"},
+		{"approvals.escalated", []string{"approvals"}, "a step of an escalation is taken, nobody told"},
 		{"approvals.telling", []string{"approvals"}, "a notice is taken, nothing sent"},
 		{"approvals.told", []string{"approvals"}, "a notice is sent, nothing recorded"},
 		{"approvals.forgot", []string{"approvals"}, "rows of a deleted run are gone from this service"},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
@@ -59,6 +60,9 @@ func (s *Service) Escalate(ctx context.Context) error {
 			return fmt.Errorf("escalate approvals: %w", err)
 		}
 		if n > 0 {
+			if err := failpoint.Hit("approvals.escalated", ""); err != nil {
+				return err
+			}
 			s.notifier.Kick()
 		}
 		if n < sweepBatch {

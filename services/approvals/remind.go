@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/failpoint"
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
@@ -54,6 +55,9 @@ func (s *Service) Remind(ctx context.Context) error {
 			return fmt.Errorf("remind of approvals: %w", err)
 		}
 		if n > 0 {
+			if err := failpoint.Hit("approvals.reminded", ""); err != nil {
+				return err
+			}
 			s.notifier.Kick()
 		}
 		if n < sweepBatch {
