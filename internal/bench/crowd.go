@@ -45,7 +45,7 @@ var (
 func (l *lab) openCrowd(ctx context.Context, hook string, atOnce int, text bodyOf) (_ *crowd, err error) {
 	c := &crowd{next: make(chan struct{}, atOnce), stopped: make(chan struct{}), failed: make(chan error, 1), text: text, number: &l.sent}
 	for range min(atOnce, mostSenders) {
-		s, err := newSender(ctx, l.processes["trigger"].addr, hook, text)
+		s, err := newSender(ctx, l.doors["trigger"], hook, text)
 		if err != nil {
 			return nil, err
 		}

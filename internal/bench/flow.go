@@ -44,7 +44,7 @@ func measureFlow(ctx context.Context, l *lab) error {
 
 // fanOut starts flow number n and waits for its end.
 func (l *lab) fanOut(ctx context.Context, n, children int) error {
-	s, err := newSender(ctx, l.processes["trigger"].addr, flowHook, func(to []byte, _ int) []byte {
+	s, err := newSender(ctx, l.doors["trigger"], flowHook, func(to []byte, _ int) []byte {
 		to = append(to, `{"items":[`...)
 		for i := range children {
 			if i > 0 {

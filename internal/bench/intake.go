@@ -43,7 +43,7 @@ func (l *lab) intake(ctx context.Context, senders int) error {
 	if _, err := l.pool.Exec(ctx, "TRUNCATE trigger.announcements, trigger.deliveries, trigger.attempts"); err != nil {
 		return err
 	}
-	door := l.processes["trigger"].addr
+	door := l.doors["trigger"]
 	if _, err := flood(ctx, door, senders, l.c.Duration/10); err != nil { // connections, plans, pages
 		return err
 	}

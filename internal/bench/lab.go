@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,14 +41,17 @@ type lab struct {
 	nats      *nats.Conn
 	js        jetstream.JetStream
 	meter     meter
-	processes map[string]*process
+	sup       *services.Supervisor
+	processes []string          // names
+	doors     map[string]string // addresses, of those that have one
 	asked     *asked
 	sent      atomic.Int64 // webhooks of crowds
 }
 
 // openLab starts what a workload needs and returns when all of it is ready.
 func openLab(ctx context.Context, c Config, w Workload, dir string, server *pgdev.Server, a *asked, r *Report) (_ *lab, err error) {
-	l := &lab{c: c, w: w, report: r, dir: filepath.Join(dir, w.Name), processes: map[string]*process{}, asked: a}
+	l := &lab{c: c, w: w, report: r, dir: filepath.Join(dir, w.Name), doors: map[string]string{}, asked: a}
+	l.sup = services.NewSupervisor(c.Binary, l.dir)
 	if err := os.Mkdir(l.dir, 0o711); err != nil {
 		return nil, err
 	}
@@ -70,19 +74,32 @@ func openLab(ctx context.Context, c Config, w Workload, dir string, server *pgde
 	}
 	errs := make([]error, len(w.services))
 	var all sync.WaitGroup
-	var mu sync.Mutex
 	for i, name := range w.services {
-		all.Go(func() {
-			var p *process
-			if p, errs[i] = l.openService(ctx, name); p != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				l.processes[name] = p
-			}
-		})
+		program, err := l.service(name)
+		if err != nil {
+			return nil, err
+		}
+		l.processes = append(l.processes, name)
+		all.Go(func() { errs[i] = l.sup.Start(ctx, program) })
 	}
 	all.Wait()
 	return l, errors.Join(errs...)
+}
+
+// program is one process of the lab: health is where it says that it is ready.
+func (l *lab) program(name, health string, env, args []string) services.Program {
+	return services.Program{Name: name, Role: name, Env: append(withoutSettings(l.c.Env), env...), Ready: "http://" + health + "/ready",
+		Args: append(args, "--health-listen", health)}
+}
+
+// withoutSettings keeps what configures Holdfast out of the measured processes.
+func withoutSettings(env []string) (kept []string) {
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, "HOLDFAST_") && !strings.HasPrefix(kv, "ANTHROPIC_") {
+			kept = append(kept, kv)
+		}
+	}
+	return kept
 }
 
 func (l *lab) openNATS(ctx context.Context) error {
@@ -90,11 +107,10 @@ func (l *lab) openNATS(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := startProcess(ctx, l.c, l.dir, "nats", addrs[1], nil, []string{"serve", "nats", "--nats-listen", addrs[0], "--nats-dir", filepath.Join(l.dir, "nats")})
-	if err != nil {
+	if err := l.sup.Start(ctx, l.program("nats", addrs[1], nil, []string{"serve", "nats", "--nats-listen", addrs[0], "--nats-dir", filepath.Join(l.dir, "nats")})); err != nil {
 		return err
 	}
-	l.processes["nats"] = p
+	l.processes = append(l.processes, "nats")
 	if l.nats, err = nats.Connect("nats://"+addrs[0], nats.MaxReconnects(0)); err != nil {
 		return err
 	}
@@ -102,12 +118,12 @@ func (l *lab) openNATS(ctx context.Context) error {
 	return err
 }
 
-// openService runs a service by the command that operators type. The runner whose
-// model is a script is the one exception: its command is the bench's own.
-func (l *lab) openService(ctx context.Context, name string) (*process, error) {
+// service is run by the command that operators type. The runner whose model is a
+// script is the one exception: its command is the bench's own.
+func (l *lab) service(name string) (services.Program, error) {
 	addrs, err := services.FreeAddrs(2)
 	if err != nil {
-		return nil, err
+		return services.Program{}, err
 	}
 	env := []string{
 		"HOLDFAST_DATABASE_URL=" + l.database.Reveal(), "HOLDFAST_NATS_URL=" + l.nats.ConnectedUrl(), SecretEnv + "=" + secret,
@@ -122,12 +138,9 @@ func (l *lab) openService(ctx context.Context, name string) (*process, error) {
 	case "runner":
 	default:
 		args = append(args, "--listen", addrs[0])
+		l.doors[name] = addrs[0]
 	}
-	p, err := startProcess(ctx, l.c, l.dir, name, addrs[1], env, args)
-	if p != nil {
-		p.addr = addrs[0]
-	}
-	return p, err
+	return l.program(name, addrs[1], env, args), nil
 }
 
 // templateDatabase is what the labs' databases are copies of: migrated, with the
@@ -166,13 +179,11 @@ func newDatabase(ctx context.Context, server config.Secret, name, template strin
 
 // close ends everything. It is safe on a lab that is half open.
 func (l *lab) close() {
-	for _, name := range append(l.w.services, "nats") {
-		if p := l.processes[name]; p != nil {
-			if name == "nats" && l.nats != nil {
-				l.nats.Close()
-			}
-			p.kill()
+	for _, name := range slices.Backward(l.processes) { // NATS was the first
+		if name == "nats" && l.nats != nil {
+			l.nats.Close()
 		}
+		_, _ = l.sup.Kill(name, "the end") // what it has not finished is thrown away
 	}
 	if l.pool != nil {
 		l.pool.Close()
@@ -182,8 +193,8 @@ func (l *lab) close() {
 // tails are the ends of all logs.
 func (l *lab) tails() string {
 	var b strings.Builder
-	for name, p := range l.processes {
-		if text := p.tail(); text != "" {
+	for _, name := range l.processes {
+		if text := l.sup.LogTail(name); text != "" {
 			fmt.Fprintf(&b, "--- %s\n%s\n", name, text)
 		}
 	}

@@ -37,8 +37,8 @@ func (l *lab) read(ctx context.Context) (r reading, err error) {
 	if r.cpu["postgres"], err = cpuOf(l.meter.postmaster, true); err != nil {
 		return r, err
 	}
-	for name, p := range l.processes {
-		if r.cpu[shown(name)], err = cpuOf(p.cmd.Process.Pid, false); err != nil {
+	for _, name := range l.processes {
+		if r.cpu[shown(name)], err = cpuOf(l.sup.Pid(name), false); err != nil {
 			return r, err
 		}
 	}

@@ -78,7 +78,7 @@ func (l *lab) each(ctx context.Context, hook string, n int, text bodyOf) error {
 	for i := range errs {
 		wg.Go(func() {
 			var s *sender
-			if s, errs[i] = newSender(ctx, l.processes["trigger"].addr, hook, text); errs[i] != nil {
+			if s, errs[i] = newSender(ctx, l.doors["trigger"], hook, text); errs[i] != nil {
 				return
 			}
 			defer s.conn.Close()

@@ -95,11 +95,11 @@ func measureWatch(ctx context.Context, l *lab) error {
 
 // watch opens a stream of all events and reads the head of its answer.
 func (l *lab) watch(ctx context.Context) (*bufferedConn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.processes["console"].addr)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.doors["console"])
 	if err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fprintf(conn, "GET /v1/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream\r\n\r\n", l.processes["console"].addr, l.asked.token); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET /v1/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream\r\n\r\n", l.doors["console"], l.asked.token); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	in := bufio.NewReaderSize(conn, 16<<10)

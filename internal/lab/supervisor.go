@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ type Program struct {
 	Args  []string
 	Env   []string
 	Ready string // URL that answers 200 when it is ready
+	// Binary is run instead of the supervisor's; empty: that one.
+	Binary string
 	// Failpoint is armed in the next process only: "trigger.committed=kill".
 	Failpoint string
 	// Failpoints is a file that arms a process while it runs; see internal/failpoint.
@@ -77,7 +80,7 @@ func NewSupervisor(binary, dir string) *Supervisor {
 	return &Supervisor{binary: binary, dir: dir, live: map[string]*process{}, specs: map[string]Program{}, starts: map[string]int{}}
 }
 
-// Start runs sp and returns when it is ready, at the latest after 20 s.
+// Start runs sp and returns when it is ready, at the latest after 30 s.
 func (s *Supervisor) Start(ctx context.Context, sp Program) error {
 	p, err := s.spawn(sp)
 	if err != nil {
@@ -149,7 +152,8 @@ func (s *Supervisor) spawn(sp Program) (*process, error) {
 		return nil, err
 	}
 	defer log.Close() // the child has its own descriptor
-	cmd := exec.Command(s.binary, sp.Args...)
+	cmd := exec.Command(cmp.Or(sp.Binary, s.binary), sp.Args...)
+	cmd.Args[0] = "holdfast" // whatever its file is called
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.Dir = sp.Env, log, log, processAttributes(), s.dir
 	switch {
 	case sp.Failpoint != "":
@@ -210,7 +214,7 @@ func (s *Supervisor) ended(p *process) {
 }
 
 func (s *Supervisor) waitReady(ctx context.Context, p *process) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
 		if httpOK(ctx, p.Ready) {
@@ -323,6 +327,16 @@ func (s *Supervisor) ByPid(pid int) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// Pid is the process that has this name now; 0: none.
+func (s *Supervisor) Pid(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.live[name]; p != nil {
+		return p.pid
+	}
+	return 0
 }
 
 // Running lists the names of the live processes of a role.
