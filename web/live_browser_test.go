@@ -21,6 +21,8 @@ type stage struct {
 	reads  int
 	asked  []string // Last-Event-ID of each stream
 	refuse int      // status of streams and pages instead, 0 for none
+	// away is the status of pages alone, 0 for none; turned counts who got it.
+	away, turned int
 	// elsewhere sends whoever reads the page to the sign-in.
 	elsewhere bool
 	streams   map[chan string]struct{}
@@ -82,8 +84,15 @@ func (s *stage) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	default:
 		s.mu.Lock()
-		elsewhere := s.elsewhere && r.URL.Path == "/"
+		elsewhere, away := s.elsewhere && r.URL.Path == "/", s.away
+		if away != 0 {
+			s.turned++
+		}
 		s.mu.Unlock()
+		if away != 0 {
+			w.WriteHeader(away)
+			return
+		}
 		if elsewhere {
 			http.Redirect(w, r, "/ui/sign-in", http.StatusSeeOther)
 			return

@@ -219,3 +219,22 @@ func TestLive_GoesOnWhenItIsToldTo(t *testing.T) {
 		t.Errorf("the page took %q from where it was led", got)
 	}
 }
+
+// TestLive_AReadingThatFailsIsMadeAgain: what changed while the server could not answer
+// is read when it can, though nothing more happens.
+func TestLive_AReadingThatFailsIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, `<div id="part" data-live="runs"><b id="n">1</b></div>`)
+	b := s.opened(t)
+	s.mu.Lock()
+	s.away = 503
+	s.mu.Unlock()
+	s.become(`<div id="part" data-live="runs"><b id="n">2</b></div>`)
+	s.say(changed("e-2"))
+	until(t, "the page is refused", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.turned > 0 })
+	s.mu.Lock()
+	s.away = 0
+	s.mu.Unlock()
+	b.Sees("#n", "2")
+	b.Forgive("503")
+}

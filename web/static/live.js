@@ -268,12 +268,13 @@
       const address = location.pathname + location.search;
       const answer = await fetch(address, { headers: { Accept: 'text/html' }, cache: 'no-store', credentials: 'same-origin', signal: AbortSignal.timeout(15000) });
       if (answer.status === 401 || answer.status === 403 || answer.redirected && new URL(answer.url).pathname !== location.pathname) return signedOut();
+      if (answer.status >= 500 || answer.status === 429) throw new Error('away');
       if (!answer.ok || !(answer.headers.get('Content-Type') ?? '').startsWith('text/html')) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
       clean(fresh);
       apply(fresh, wanted);
     } catch {
-      for (const t of wanted) dirty.add(t); // tried again with the next change or reconnection
+      for (const t of wanted) dirty.add(t); // tried again, or with the reconnection
     } finally {
       reading = false;
       last = Date.now();

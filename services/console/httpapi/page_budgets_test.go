@@ -54,8 +54,12 @@ func TestBudgetsPage_GaugesRaiseAndCost(t *testing.T) {
 	r.take("default", waiting, "checker", `{}`)
 	r.exec(`UPDATE runner.runs SET status = 'paused', paused_for = 'pool:late' WHERE run_id = $1`, waiting)
 	r.spend("default", id, id, "checker", "claude", 0, 12, 54301, 301)
+	r.spend("default", waiting, waiting, "../../ui/no name", "claude", 0, 12, 1000, 0)
 	shown := r.says(t, path, viewer, "$9.007199 of $18; $8.992801 reserved", `width="50.0%"`, "by the day of Europe/Berlin and starts anew at", "1 run waits", "No run has drawn on it yet", "0 of 1000",
 		"used up", "&lt;script&gt;alert(1)", `href="/ui/definitions/agent/checker"`, "$0.054301", "$0.000301")
+	if strings.Contains(shown, `href="/ui/definitions/agent/..`) {
+		t.Error("a name that can be no path is a link")
+	}
 	if strings.Contains(shown, "/raise") || strings.Contains(shown, "theirs") {
 		t.Error("a viewer is offered a raise, or sees the budget of another namespace")
 	}
@@ -149,13 +153,17 @@ func TestSystemPage_SaysWhatIsWrong(t *testing.T) {
 		}
 	}
 	// What failed can be sent again, by who may; what may have arrived only knowingly.
-	r.exec(`INSERT INTO approvals.notices (notice_id, namespace, channel, reason, body, state, problem, next_at) VALUES ('n-failed', 'default', 'ops', 'failed', '{}', 'failed', $1, NULL), ('n-unknown', 'default', 'ops', 'failed', '{}', 'unknown', '', NULL)`, evil)
+	r.exec(`INSERT INTO approvals.notices (notice_id, namespace, channel, reason, body, state, problem, next_at) VALUES ('n-failed', 'default', 'ops', 'failed', '{}', 'failed', $1, NULL), ('n-unknown', 'default', 'ops', 'failed', '{}', 'unknown', '', NULL), ('n-theirs', 'other', 'ops', 'failed', '{}', 'failed', '', NULL)`, evil)
+	r.exec(`INSERT INTO approvals.notices (notice_id, namespace, channel, reason, body, state, next_at, created_at) VALUES ('n-old', 'default', 'ops', 'failed', '{}', 'failed', NULL, clock_timestamp() - interval '8 days')`)
 	if shown := r.says(t, "/ui/system", viewer, "holdfast notices resend n-failed"); strings.Contains(shown, "/resend") {
 		t.Error("a viewer is offered to send a notice again")
 	}
 	shown = r.says(t, "/ui/system", doortest.Token(authn.Operator), `action="/ui/notices/n-failed/resend"><button`, `action="/ui/notices/n-unknown/resend"><input type="hidden" name="may_double" value="yes">`, "though people may read it twice")
 	if strings.Contains(shown, "is sent again") {
 		t.Error("it says that a notice was sent before one was")
+	}
+	if strings.Contains(shown, "n-theirs") || strings.Contains(shown, "n-old") {
+		t.Error("a notice of another namespace is listed, or one of more than a week ago")
 	}
 	r.says(t, "/ui/system?resent=yes", viewer, "The notice is sent again.")
 	if other := r.says(t, "/ui/system", doortest.TokenIn("other", authn.Viewer)); strings.Contains(other, "run needs attention") {
