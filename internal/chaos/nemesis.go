@@ -9,13 +9,15 @@ import (
 type nemesis struct {
 	name, what string
 	strike     func(ctx context.Context, r *rig) error
+	// prepare is done before there is a load; nil: nothing.
+	prepare func(ctx context.Context, r *rig) error
 	// possible says why it cannot be done here; nil, or empty: it can.
 	possible func() string
 }
 
 // nemeses are all there are, each in a file of its own.
 var nemeses = []nemesis{
-	pausedRunner, pausedTools, natsRestarted, natsLost, postgresRestarted, postgresReadOnly, linesCut, linesSlow, rollingRestart,
+	pausedRunner, pausedTools, natsRestarted, natsLost, postgresRestarted, postgresReadOnly, linesCut, linesSlow, rollingRestart, natsFull, releases,
 }
 
 // nemesisLimit is how long all work may take to end once the nemesis is over.
@@ -24,6 +26,12 @@ const nemesisLimit = 100 * time.Second
 // meet plays a nemesis under a load.
 func (r *rig) meet(ctx context.Context, n nemesis, name string) Result {
 	res := Result{}
+	if n.prepare != nil {
+		if err := n.prepare(ctx, r); err != nil {
+			res.Problems = append(res.Problems, err.Error())
+			return res
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*nemesisLimit)
 	defer cancel()
 	deaths, doubts := len(r.sup.Deaths()), r.doubtsSaid()
