@@ -22,10 +22,10 @@ BUILD   := $(GO) build -buildvcs=false -ldflags "$(LDFLAGS)"
 RACE := ./services/runner ./services/trigger/... ./services/tools/... ./services/approvals/... ./internal/bus/... ./internal/pg/... \
         ./services/runner/inbox ./services/runner/postgres
 FIRST := ./test/e2e ./cmd/holdfast ./services/console/httpapi
-# Three packages at a time and five tests of each, because tests mostly wait. Vet has run before; nobody debugs these binaries.
-TESTFLAGS ?= -p 3 $(COMMONFLAGS)
+# Two packages at a time, three under the race detector, and four tests of each: tests mostly wait, and more at once make them wait for each other. Vet has run before; nobody debugs these binaries.
+TESTFLAGS ?= -p 2 $(COMMONFLAGS)
 RACEFLAGS ?= -p 3 -race $(COMMONFLAGS)
-COMMONFLAGS := -parallel 5 -vet=off -timeout 10m -ldflags=-w
+COMMONFLAGS := -parallel 4 -vet=off -timeout 10m -ldflags=-w
 
 SEEDS ?= 20
 

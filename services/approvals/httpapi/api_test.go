@@ -107,6 +107,7 @@ func TestRoutes(t *testing.T) {
 		"POST /ui/approvals":             authn.Approver,
 		"GET /ui/approvals/{id}":         authn.Viewer,
 		"POST /ui/approvals/{id}":        authn.Approver,
+		"POST /ui/notices/{id}/resend":   authn.Operator,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("routes (-want +got)\n%s", diff)
