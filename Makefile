@@ -22,9 +22,9 @@ BUILD   := $(GO) build -buildvcs=false -ldflags "$(LDFLAGS)"
 RACE := ./services/runner ./services/trigger/... ./services/tools/... ./services/approvals/... ./internal/bus/... ./internal/pg/... \
         ./services/runner/inbox ./services/runner/postgres
 FIRST := ./test/e2e ./cmd/holdfast ./services/console/httpapi
-# Two packages at a time, three under the race detector, and four tests of each: tests mostly wait, and more at once make them wait for each other. Vet has run before; nobody debugs these binaries.
+# Two packages and four tests of each at a time, three and three under the race detector: more at once make them wait for each other. Vet has run before; nobody debugs these binaries.
 TESTFLAGS ?= -p 2 $(COMMONFLAGS)
-RACEFLAGS ?= -p 3 -race $(COMMONFLAGS)
+RACEFLAGS ?= -p 3 -race $(COMMONFLAGS) -parallel 3
 COMMONFLAGS := -parallel 4 -vet=off -timeout 10m -ldflags=-w
 
 SEEDS ?= 20

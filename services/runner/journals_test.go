@@ -37,7 +37,7 @@ func (r *rig) checkJournals() {
 	if r.t.Failed() || r.unread {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 3*time.Minute)
 	defer cancel()
 	rows, err := r.sql.Query(ctx, `SELECT run_id FROM runner.runs WHERE kind = 'agent' ORDER BY run_id`)
 	if err != nil {
