@@ -215,10 +215,15 @@ func (d *deployment) count(t *testing.T, sql string, args ...any) int {
 	return n
 }
 
-// start starts a job and returns its run.
+// request starts a job once, however often it is sent.
+func (j job) request() client.StartRequest {
+	return client.StartRequest{Agent: "clerk", Input: j.input(), IdempotencyKey: j.Job}
+}
+
+// startJob starts a job and returns its run.
 func (d *deployment) startJob(t *testing.T, j job) events.RunID {
 	t.Helper()
-	s, err := d.operator.Start(t.Context(), client.StartRequest{Agent: "clerk", Input: j.input(), IdempotencyKey: j.Job})
+	s, err := d.operator.Start(t.Context(), j.request())
 	if err != nil {
 		t.Fatalf("start %s: %v", j.Job, err)
 	}

@@ -53,12 +53,19 @@ func (d *deployment) killAt(t *testing.T, name, point, jobs string, lost int) {
 		}
 	}
 	started := map[events.RunID]job{}
+	var unanswered []job // their sender had no answer before the process was gone
 	for i := 0; !dead(); i++ {
 		if i == 40 {
 			t.Fatalf("%d errands and nobody came by %s", i, point)
 		}
 		j := job{Job: fmt.Sprintf("%s-%d", jobs, i), Do: []string{"pay", "order"}}
-		id := d.startJob(t, j) // repeats itself when there is no answer
+		s, err := d.operator.Start(t.Context(), j.request()) // repeats itself when there is no answer
+		if err != nil {
+			until(t, fmt.Sprintf("%s to be gone, since it said %v", name, err), dead)
+			unanswered = append(unanswered, j)
+			break
+		}
+		id := s.RunID
 		started[id] = j
 		asked := false
 		until(t, "the end of an errand, or of "+name, func() bool {
@@ -71,6 +78,9 @@ func (d *deployment) killAt(t *testing.T, name, point, jobs string, lost int) {
 	}
 	armed.ended(t)
 	d.start(name)
+	for _, j := range unanswered {
+		started[d.startJob(t, j)] = j
+	}
 	again := 0
 	for id, j := range started {
 		until(t, "a yes to "+j.Job, func() bool {

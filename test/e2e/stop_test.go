@@ -82,7 +82,7 @@ func stopEverythingInTurn(t *testing.T, d *deployment) {
 			j := job{Job: fmt.Sprintf("stop-load-%d", i), Do: []string{"pay", "order", "send"}}
 			// A sender that gets no answer sends again; the key makes it one run.
 			for {
-				s, err := d.operator.Start(t.Context(), client.StartRequest{Agent: "clerk", Input: j.input(), IdempotencyKey: j.Job})
+				s, err := d.operator.Start(t.Context(), j.request())
 				mu.Lock()
 				if err == nil {
 					started[s.RunID] = j
