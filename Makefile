@@ -25,7 +25,7 @@ FIRST := ./test/e2e ./cmd/holdfast ./services/console/httpapi
 # Two packages and four tests of each at a time, three and three under the race detector: more at once make them wait for each other. Vet has run before; nobody debugs these binaries.
 TESTFLAGS ?= -p 2 $(COMMONFLAGS)
 RACEFLAGS ?= -p 3 -race $(COMMONFLAGS) -parallel 3
-COMMONFLAGS := -parallel 4 -vet=off -timeout 10m -ldflags=-w
+COMMONFLAGS := -parallel 4 -vet=off -timeout 20m -ldflags=-w
 
 SEEDS ?= 20
 
