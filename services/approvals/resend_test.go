@@ -11,16 +11,23 @@ import (
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
-// What failed is sent again, once for each time it is asked; what may have arrived
-// only when whoever asks says that it may double.
-func TestNotices_SentAgain(t *testing.T) {
-	t.Parallel()
+// refusedNotice is a notice that its channel has refused.
+func refusedNotice(t *testing.T) (*bench, *outside, events.NoticeID) {
+	t.Helper()
 	b := setup(t)
 	o := newOutside(t)
 	b.outsiders(o)
 	o.next(says(`{"ok":false,"error":"invalid_blocks"}`))
 	id := b.tell(events.Notice{Channel: "ops"})
 	b.notice(id, "it is refused", inState("failed"))
+	return b, o, id
+}
+
+// What failed is sent again, once for each time it is asked; what may have arrived
+// only when whoever asks says that it may double.
+func TestNotices_SentAgain(t *testing.T) {
+	t.Parallel()
+	b, o, id := refusedNotice(t)
 	for who, want := range map[string]int{"": 401, "vic": 403, "ann": 403, "zoe": 404} {
 		if _, err := b.as(who).ResendNotice(t.Context(), id, true); client.StatusOf(err) != want {
 			t.Errorf("%q: %v, want %d", who, err, want)
@@ -68,12 +75,7 @@ func TestNotices_SentAgain(t *testing.T) {
 // back to the page.
 func TestNotices_SentAgainFromThePage(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	o := newOutside(t)
-	b.outsiders(o)
-	o.next(says(`{"ok":false,"error":"invalid_blocks"}`))
-	id := b.tell(events.Notice{Channel: "ops"})
-	b.notice(id, "it is refused", inState("failed"))
+	b, o, id := refusedNotice(t)
 	press := func(who string, id events.NoticeID, form url.Values) (int, string, string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/ui/notices/"+string(id)+"/resend", strings.NewReader(form.Encode()))
 		if err != nil {

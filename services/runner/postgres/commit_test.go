@@ -72,16 +72,22 @@ func seqOf(t *testing.T, db *pgtest.DB, id events.RunID) (seq, rows int64) {
 	return seq, rows
 }
 
+// nineCommits are the next commits of nine runs that have begun.
+func nineCommits(t *testing.T, s *Store) (all []runner.Commit) {
+	t.Helper()
+	for _, st := range begunRuns(t, s, 9) {
+		all = append(all, signals(t, st))
+	}
+	return all
+}
+
 // Of commits that go together, one whose version or claim is lost writes nothing and
 // keeps no other from being done.
 func TestCommits_OneMissesItsVersion(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	s := New(db.Open(t, "holdfast_runner"))
-	var all []runner.Commit
-	for _, st := range begunRuns(t, s, 9) {
-		all = append(all, signals(t, st))
-	}
+	all := nineCommits(t, s)
 	if _, _, err := s.Commit(t.Context(), all[3]); err != nil { // somebody was faster
 		t.Fatal(err)
 	}
@@ -111,10 +117,7 @@ func TestCommits_OneIsPoisoned(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	s := New(db.Open(t, "holdfast_runner"))
-	var all []runner.Commit
-	for _, st := range begunRuns(t, s, 9) {
-		all = append(all, signals(t, st))
-	}
+	all := nineCommits(t, s)
 	all[2].Facts = slices.Clone(all[2].Facts)
 	all[2].Facts[0].Data = []byte("{\"a\":\"\x00\"}")
 	all[7].Facts = slices.Clone(all[7].Facts)
