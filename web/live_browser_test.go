@@ -25,6 +25,8 @@ type stage struct {
 	away, turned int
 	// elsewhere sends whoever reads the page to the sign-in.
 	elsewhere bool
+	slow      time.Duration // how long a page takes
+	noPlace   bool          // a stream that is asked for at a place is refused
 	streams   map[chan string]struct{}
 	spoken    chan string // of the run "one"
 }
@@ -58,6 +60,11 @@ func (s *stage) serve(w http.ResponseWriter, r *http.Request) {
 		c := make(chan string, 10)
 		s.mu.Lock()
 		s.asked = append(s.asked, r.Header.Get("Last-Event-ID"))
+		if s.noPlace && r.Header.Get("Last-Event-ID") != "" {
+			s.mu.Unlock()
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
 		s.streams[c] = struct{}{}
 		s.mu.Unlock()
 		defer func() {
@@ -84,7 +91,7 @@ func (s *stage) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	default:
 		s.mu.Lock()
-		elsewhere, away := s.elsewhere && r.URL.Path == "/", s.away
+		elsewhere, away, slow := s.elsewhere && r.URL.Path == "/", s.away, s.slow
 		if away != 0 {
 			s.turned++
 		}
@@ -100,6 +107,10 @@ func (s *stage) serve(w http.ResponseWriter, r *http.Request) {
 		if refuse != 0 {
 			w.WriteHeader(refuse)
 			return
+		}
+		select {
+		case <-time.After(slow):
+		case <-r.Context().Done():
 		}
 		s.mu.Lock()
 		s.reads++

@@ -3,6 +3,7 @@ package web
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-run/holdfast/internal/browsertest"
 )
@@ -237,4 +238,46 @@ func TestLive_AReadingThatFailsIsMadeAgain(t *testing.T) {
 	s.mu.Unlock()
 	b.Sees("#n", "2")
 	b.Forgive("503")
+}
+
+// TestLive_ASlowServerIsAskedLessOften: between two readings lies ten times as long as
+// the one before took.
+func TestLive_ASlowServerIsAskedLessOften(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, `<div id="part" data-live="runs"><b id="n">1</b></div>`)
+	b := s.opened(t)
+	watch(b)
+	s.mu.Lock()
+	s.slow = 500 * time.Millisecond
+	s.mu.Unlock()
+	for _, n := range []string{"2", "3"} {
+		s.become(`<div id="part" data-live="runs"><b id="n">` + n + `</b></div>`)
+		s.say(changed("e-" + n))
+		b.Sees("#n", n)
+	}
+	if got := browsertest.Eval[string](b, `readAt.length + ' ' + (readAt[1] - readAt[0] >= 5000)`); got != "2 true" {
+		t.Errorf("two changes were %s: %s", got, browsertest.Eval[string](b, `readAt.join()`))
+	}
+}
+
+// TestLive_APlaceThatIsNoneIsLeft: a page whose place the server refuses begins anew
+// without one, reads itself again and says why.
+func TestLive_APlaceThatIsNoneIsLeft(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, `<div id="part" data-live="runs"><b id="n">1</b></div>`)
+	b := s.opened(t)
+	s.mu.Lock()
+	s.noPlace = true
+	s.mu.Unlock()
+	s.become(`<div id="part" data-live="runs"><b id="n">2</b></div>`) // of which nothing is said
+	s.CloseClientConnections()
+	b.Sees("#live", "This page was read again: its place in the stream was not known.")
+	b.Sees("#n", "2")
+	s.mu.Lock()
+	if n := len(s.asked); n < 3 || s.asked[n-1] != "" || s.asked[n-2] != "e-1" {
+		t.Errorf("it asked for %q", s.asked)
+	}
+	s.mu.Unlock()
+	b.Forgive("400")
+	b.Forgive("net::ERR")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
@@ -27,6 +28,10 @@ func TestFail_PagesForPeople(t *testing.T) {
 	d.Page("GET /ui/effects/{id}", authn.Viewer, gone)
 	d.Page("POST /ui/effects/{id}", authn.Admin, gone)
 	d.Page("GET /ui/stops", authn.Viewer, func(http.ResponseWriter, *http.Request) error { panic("impossible") })
+	d.Page("POST /ui/stops", authn.Viewer, func(http.ResponseWriter, *http.Request) error { panic("impossible") })
+	d.Page("GET /ui/system", authn.Viewer, func(http.ResponseWriter, *http.Request) error {
+		return door.Error(http.StatusServiceUnavailable, "x", "x").After(6200 * time.Millisecond)
+	})
 	d.Raw("GET /v1/effects", authn.Viewer, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { door.Fail(w, r, gone(w, r)) }))
 	srv := httptest.NewServer(d.Handler())
 	t.Cleanup(srv.Close)
@@ -37,16 +42,20 @@ func TestFail_PagesForPeople(t *testing.T) {
 	}{
 		"what is gone": {"GET", "/ui/effects/1", doortest.Token(authn.Viewer), "", 410,
 			[]string{"<h1>Gone</h1>", "it was deleted by &lt;b onclick=&#34;x&#34;&gt;", "is &lt;i&gt;wrong", "does not come back", `href="/ui/effects">Back to Effects`, `<nav class="nav"`, "410"}, []string{"<b onclick", "Try again<", "Sign in<"}},
-		"back to where it came from":       {"GET", "/ui/effects/1", doortest.Token(authn.Viewer), srv.URL + "/?text=a", 410, []string{`href="/?text=a">Back to the page before`}, nil},
-		"not back to another site":         {"GET", "/ui/effects/1", doortest.Token(authn.Viewer), "https://evil.example/x", 410, []string{`href="/ui/effects">Back`}, []string{"evil"}},
-		"not back to itself":               {"GET", "/ui/effects/1", doortest.Token(authn.Viewer), srv.URL + "/ui/effects/1", 410, []string{`href="/ui/effects">Back`}, nil},
-		"a form without a session":         {"POST", "/ui/effects/1", "", srv.URL + "/ui/effects/1", 401, []string{"<h1>Unauthorized</h1>", `href="/ui/sign-in?return=%2Fui%2Feffects%2F1">Sign in`}, []string{`<nav class="nav"`}},
-		"a form of a smaller role":         {"POST", "/ui/effects/1", doortest.Token(authn.Operator), "", 403, []string{"operator has the role operator; this needs admin", `<nav class="nav"`}, []string{"Sign in<"}},
-		"what breaks here":                 {"GET", "/ui/stops", doortest.Token(authn.Viewer), "", 500, []string{"<h1>Internal Server Error</h1>", `href="/ui/stops">Try again`}, []string{"impossible"}},
-		"what is not there, for nobody":    {"GET", "/ui/nothing", "", "", 404, []string{"<h1>Not Found</h1>", `href="/">Back to Runs`}, []string{`<nav class="nav"`}},
-		"what is not there, for somebody":  {"GET", "/ui/nothing", doortest.Token(authn.Viewer), "", 404, []string{`<nav class="nav"`}, nil},
-		"what takes another method":        {"DELETE", "/ui/stops", doortest.Token(authn.Viewer), "", 405, []string{"<h1>Method Not Allowed</h1>"}, nil},
-		"the API stays a program's answer": {"GET", "/v1/effects", doortest.Token(authn.Viewer), "", 410, []string{`"code":"gone"`}, []string{"<h1>"}},
+		"back to where it came from":             {"GET", "/ui/effects/1", doortest.Token(authn.Viewer), srv.URL + "/?text=a", 410, []string{`href="/?text=a">Back to the page before`}, nil},
+		"not back to another site":               {"GET", "/ui/effects/1", doortest.Token(authn.Viewer), "https://evil.example/x", 410, []string{`href="/ui/effects">Back`}, []string{"evil"}},
+		"not back to itself":                     {"GET", "/ui/effects/1", doortest.Token(authn.Viewer), srv.URL + "/ui/effects/1", 410, []string{`href="/ui/effects">Back`}, nil},
+		"a form without a session":               {"POST", "/ui/effects/1", "", srv.URL + "/ui/effects/1", 401, []string{"<h1>Unauthorized</h1>", `href="/ui/sign-in?return=%2Fui%2Feffects%2F1">Sign in`}, []string{`<nav class="nav"`}},
+		"a form from nowhere, without a session": {"POST", "/ui/effects/1", "", "", 401, []string{`href="/ui/sign-in?return=%2Fui%2Feffects">Sign in`}, []string{"effects%2F1"}},
+		"not back to the sign-in":                {"POST", "/ui/effects/1", doortest.Token(authn.Operator), srv.URL + "/ui/sign-in?return=%2F", 403, []string{`href="/ui/effects">Back to Effects`}, nil},
+		"from a list itself":                     {"GET", "/ui/system", doortest.Token(authn.Viewer), "", 503, []string{`href="/">Back to Runs`, "Try again in 6 s."}, nil},
+		"a form that breaks here":                {"POST", "/ui/stops", doortest.Token(authn.Viewer), "", 500, []string{"<h1>Internal Server Error</h1>"}, []string{"Try again<"}},
+		"a form of a smaller role":               {"POST", "/ui/effects/1", doortest.Token(authn.Operator), "", 403, []string{"operator has the role operator; this needs admin", `<nav class="nav"`}, []string{"Sign in<"}},
+		"what breaks here":                       {"GET", "/ui/stops", doortest.Token(authn.Viewer), "", 500, []string{"<h1>Internal Server Error</h1>", `href="/ui/stops">Try again`}, []string{"impossible"}},
+		"what is not there, for nobody":          {"GET", "/ui/nothing", "", "", 404, []string{"<h1>Not Found</h1>", `href="/">Back to Runs`}, []string{`<nav class="nav"`}},
+		"what is not there, for somebody":        {"GET", "/ui/nothing", doortest.Token(authn.Viewer), "", 404, []string{`<nav class="nav"`}, nil},
+		"what takes another method":              {"DELETE", "/ui/stops", doortest.Token(authn.Viewer), "", 405, []string{"<h1>Method Not Allowed</h1>"}, nil},
+		"the API stays a program's answer":       {"GET", "/v1/effects", doortest.Token(authn.Viewer), "", 410, []string{`"code":"gone"`}, []string{"<h1>"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -84,6 +93,35 @@ func TestFail_PagesForPeople(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFail_WithoutADoor: what stands before the doors, as the edge, answers with a page
+// that has all headers of theirs, and a form of another site is told where to send it from.
+func TestFail_WithoutADoor(t *testing.T) {
+	t.Parallel()
+	ask := func(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+		t.Helper()
+		r.Header.Set("Accept", "text/html")
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		return rec
+	}
+	got := ask(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		door.Fail(w, r, door.Error(http.StatusServiceUnavailable, "x", "x").After(time.Second))
+	}), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/system", nil))
+	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Cache-Control": "no-store", "Content-Security-Policy": web.CSP, "Retry-After": "1"} {
+		if got.Header().Get(name) != want {
+			t.Errorf("%s is %q, want %q", name, got.Header().Get(name), want)
+		}
+	}
+	d := door.New(door.Config{Title: "test", Version: "1", Verifier: doortest.Verifier()})
+	d.Page("POST /ui/stops", authn.Viewer, func(http.ResponseWriter, *http.Request) error { return nil })
+	foreign := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/ui/stops", nil)
+	foreign.Header.Set("Sec-Fetch-Site", "cross-site")
+	foreign.Header.Set("Origin", "https://evil.example")
+	if got := ask(d.Handler(), foreign); got.Code != http.StatusForbidden || !strings.Contains(got.Body.String(), "Open the page here and send it from there.") {
+		t.Errorf("a form of another site: %d\n%s", got.Code, got.Body)
 	}
 }
 

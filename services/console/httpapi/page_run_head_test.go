@@ -28,10 +28,15 @@ func TestRunPage_HeadLeadsToWhatMadeTheRun(t *testing.T) {
 	}{
 		"a webhook": {`{"kind":"webhook","name":"stripe","id":"d-1"}`, `accepted_at = '2026-03-01T10:00:30Z'`,
 			[]string{`by the webhook <a href="/ui/triggers/deliveries?from=2026-03-01T09%3A59%3A30&to=2026-03-01T10%3A01%3A30&webhook=stripe">stripe</a>`, `<a href="` + version + `">` + digest[:19] + `…</a>`, "not the current one"}, nil},
-		"a schedule":                  {`{"kind":"schedule","name":"nightly","id":"x"}`, "seq = 1", []string{`by the schedule <a href="/ui/triggers/schedules/nightly">nightly</a>`}, nil},
-		"a name that can be no path":  {`{"kind":"schedule","name":"../x"}`, "seq = 1", []string{"by the schedule ../x"}, []string{`schedules/..`}},
-		"another run":                 {`{"kind":"child","name":"night"}`, `parent_run_id = '` + string(parent) + `', parent_item = 'check/2'`, []string{`by the run <a href="/ui/runs/` + string(parent) + `">` + string(parent)[28:] + `</a> for check/2`}, nil},
-		"a person, without a version": {`{"kind":"api"}`, `digest = '', principal = 'maria'`, []string{"through the API  for maria"}, []string{"<dt>Version</dt>"}},
+		"a schedule":                   {`{"kind":"schedule","name":"nightly","id":"x"}`, "seq = 1", []string{`by the schedule <a href="/ui/triggers/schedules/nightly">nightly</a>`}, nil},
+		"a name that can be no path":   {`{"kind":"schedule","name":"../x"}`, "seq = 1", []string{"by the schedule ../x"}, []string{`schedules/..`}},
+		"another run":                  {`{"kind":"child","name":"night"}`, `parent_run_id = '` + string(parent) + `', parent_item = 'check/2'`, []string{`by the run <a href="/ui/runs/` + string(parent) + `">` + string(parent)[28:] + `</a> for check/2`}, nil},
+		"what is said once":            {`{"kind":"schedule","name":"nightly","id":"x"}`, "principal = 'schedule:nightly'", []string{">nightly</a>"}, []string{"for schedule:nightly"}},
+		"a fork":                       {`{"kind":"fork","id":"` + string(parent) + `"}`, "seq = 1", []string{`as a fork of <a href="/ui/runs/` + string(parent) + `">` + string(parent)[28:] + `</a>`}, nil},
+		"a retry of no id":             {`{"kind":"retry","id":"../x"}`, "seq = 1", []string{"as a retry of"}, []string{`href="/ui/runs/..`}},
+		"what cannot be read":          {`[]`, "seq = 1", []string{"nobody knows: its row cannot be read"}, nil},
+		"an agent that can be no path": {`{"kind":"api"}`, "name = '../x'", []string{"through the API"}, []string{"agent/.."}},
+		"a person, without a version":  {`{"kind":"api"}`, `digest = '', principal = 'maria'`, []string{"through the API  for maria"}, []string{"<dt>Version</dt>"}},
 	} {
 		id := events.NewRunID()
 		r.take("default", id, "checker", `{}`)
