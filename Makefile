@@ -21,10 +21,14 @@ BUILD   := $(GO) build -buildvcs=false -ldflags "$(LDFLAGS)"
 # What takes longest comes first, here and in FIRST, so that nothing long is left alone at the end.
 RACE := ./services/runner ./services/trigger/... ./services/tools/... ./services/approvals/... ./internal/bus/... ./internal/pg/... \
         ./services/runner/inbox ./services/runner/postgres
+# Tests of much data, which the race detector only makes five times slower: they run without it.
+OFVOLUME := ./services/runner ./services/trigger
+VOLUME := ^(TestCaseA03_(TooLargeBodies|LargeBodies|StartByReference)|TestHook_Limits|TestCaseC10_.*|TestWaiting_AThousandApprovalsCostNothing|TestLongRun_.*|TestFlow_AnEndCostsTheSameThroughout|TestGrown_IsAMap)$$
 FIRST := ./test/e2e ./cmd/holdfast ./services/console/httpapi
-# Two packages and four tests of each at a time, three and three under the race detector: more at once make them wait for each other. Vet has run before; nobody debugs these binaries.
+# Two packages and four tests of each at a time, three packages under the race detector, whose tests wait more: more at once make them wait for each other. Vet has run before; nobody debugs these binaries.
 TESTFLAGS ?= -p 2 $(COMMONFLAGS)
-RACEFLAGS ?= -p 3 -race $(COMMONFLAGS) -parallel 3
+RACEFLAGS ?= -p 3 -race $(COMMONFLAGS) -skip '$(VOLUME)'
+VOLUMEFLAGS ?= -p 2 $(COMMONFLAGS) -run '$(VOLUME)'
 COMMONFLAGS := -parallel 4 -vet=off -timeout 20m -ldflags=-w
 
 SEEDS ?= 20
@@ -100,7 +104,7 @@ live: ## the model adapters against the real services whose keys are set (see do
 test: setup lint ## everything a developer needs to trust a change
 	@packages=$$($(GO) list ./... | grep -vxFf <($(GO) list $(RACE))) && \
 	PATH="$$(dirname "$$($(GO) env GOROOT)/bin/go"):$$PATH" \
-	$(GO) run ./scripts/testsum $(TESTFLAGS) -- $(FIRST) $$packages -- $(RACEFLAGS) -- $(RACE)
+	$(GO) run ./scripts/testsum $(TESTFLAGS) -- $(FIRST) $$packages -- $(RACEFLAGS) -- $(RACE) -- $(VOLUMEFLAGS) -- $(OFVOLUME)
 
 .PHONY: lint
 lint: setup-run ## gofmt and go vet
