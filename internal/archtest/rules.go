@@ -101,10 +101,11 @@ var rules = map[string]rule{
 	"services/approvals/notify": adapter("approvals", []string{"internal/egress", "internal/stdwebhooks"}),
 	"services/console":          domain(),
 
-	"web":      {},
-	"examples": {may: []string{"pkg/"}},
-	"test":     {may: []string{"pkg/", "internal/"}, libs: []string{pgx, natsClient}},
-	"test/e2e": {may: []string{"pkg/", "internal/", "services/runner", "services/runner/journaltest"}, libs: []string{pgx, natsClient, "github.com/modelcontextprotocol/go-sdk"}},
+	"web":         {},
+	"examples":    {may: []string{"pkg/"}},
+	"test":        {may: []string{"pkg/", "internal/"}, libs: []string{pgx, natsClient}},
+	"test/e2e":    {may: []string{"pkg/", "internal/", "services/runner", "services/runner/journaltest"}, libs: []string{pgx, natsClient, "github.com/modelcontextprotocol/go-sdk"}},
+	"test/deploy": {may: []string{"pkg/", "internal/"}, libs: []string{pgx, natsClient, "github.com/santhosh-tekuri/jsonschema/v6"}},
 	// The simulation calls the pure decisions of all services.
 	"test/sim":     {may: []string{"pkg/", "services/runner", "services/tools", "services/approvals", "services/trigger", "services/console"}},
 	"scripts":      {},

@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,20 +20,18 @@ var folders = map[string]string{
 	"base": "base", "dev": "overlays/dev", "prod": "overlays/prod", "prod with components": "overlays/prod-components",
 }
 
-// each builds every way to deploy.
+// each builds every way to deploy, the chart's, too.
 func each(t *testing.T, check func(t *testing.T, name string, o objects)) {
 	t.Helper()
 	dir := manifests(t)
-	with := filepath.Join(dir, folders["prod with components"])
-	if err := os.MkdirAll(with, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	kustomization := "resources: [../prod]\ncomponents: [../../components/gateway, ../../components/cloudnative-pg]\nnamespace: holdfast\n"
-	if err := os.WriteFile(filepath.Join(with, "kustomization.yaml"), []byte(kustomization), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	overlay(t, dir, "prod-components", "resources: [../prod]\ncomponents: [../../components/gateway, ../../components/cloudnative-pg]\nnamespace: holdfast\n")
 	for name, folder := range folders {
-		t.Run(name, func(t *testing.T) { check(t, name, build(t, filepath.Join(dir, folder))) })
+		t.Run(name, func(t *testing.T) { check(t, name, decodeAll(t, kustomize(t, filepath.Join(dir, folder)))) })
+	}
+	for name, layers := range map[string][]string{"chart": nil, "prod of the chart": {prodValues(t)}} {
+		t.Run(name, func(t *testing.T) {
+			check(t, name, decodeAll(t, documents(render(t, "holdfast", values(t, layers...)))))
+		})
 	}
 }
 
@@ -44,7 +41,7 @@ func TestKubernetes_Deployments(t *testing.T) {
 		if len(o.deployments) != 6 {
 			t.Errorf("%d deployments, want the five services and edge", len(o.deployments))
 		}
-		if o.namespaces["holdfast"].Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
+		if !strings.Contains(way, "chart") && o.namespaces["holdfast"].Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
 			t.Error("the namespace does not enforce the restricted profile")
 		}
 		shared := o.configMaps["holdfast"].Data

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// objects are what kustomize builds of one folder, by name. Every object is decoded
+// objects are what Kustomize builds of one folder, or Helm of a chart, by name. Every object is decoded
 // strictly as the API of Kubernetes declares it: a field that is spelled wrong or
 // stands in the wrong place fails, which a cluster would drop without a word.
 type objects struct {
@@ -147,8 +147,9 @@ type typed struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
+		Name      string            `json:"name"`
+		Namespace string            `json:"namespace"`
+		Labels    map[string]string `json:"labels"`
 	} `json:"metadata"`
 }
 
@@ -166,21 +167,48 @@ func manifests(t *testing.T) string {
 	return dir
 }
 
-// build builds one folder of a copy of deploy/k8s.
-func build(t *testing.T, dir string) objects {
+// overlay adds one to a copy of deploy/k8s.
+func overlay(t *testing.T, dir, name, kustomization string) string {
+	t.Helper()
+	folder := filepath.Join(dir, "overlays", name)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(kustomization), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// kustomize builds one folder of a copy of deploy/k8s.
+func kustomize(t *testing.T, dir string) [][]byte {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var o objects
+	var all [][]byte
 	for _, r := range resources.Resources() {
 		text, err := r.AsYAML()
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := r.GetName()
-		switch kind := r.GetApiVersion() + " " + r.GetKind(); kind {
+		all = append(all, text)
+	}
+	return all
+}
+
+// decodeAll sorts objects by kind.
+func decodeAll(t *testing.T, all [][]byte) objects {
+	t.Helper()
+	var o objects
+	for _, text := range all {
+		var about typed
+		if err := yaml.Unmarshal(text, &about); err != nil { // no more than who it is
+			t.Fatal(err)
+		}
+		name := about.Metadata.Name
+		switch kind := about.APIVersion + " " + about.Kind; kind {
 		case "apps/v1 Deployment":
 			decode(t, text, name, &o.deployments)
 		case "apps/v1 StatefulSet":
