@@ -20,7 +20,7 @@ import (
 func TestCaseC08_ServicesOnAClusterLoseItsLeaders(t *testing.T) {
 	t.Parallel()
 	cluster := bustest.NewCluster(t)
-	d := deployOn(t, fresh(t), cluster.URL().Reveal()).runners(2)
+	d := deployOn(t, servers{database: fresh(t), nats: cluster.URL().Reveal()}).runners(2)
 	operator := cluster.Operator()
 	started := map[events.RunID]job{}
 	var mu sync.Mutex

@@ -7,19 +7,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/holdfast-run/holdfast/pkg/client"
 	"github.com/holdfast-run/holdfast/pkg/events"
 )
 
 // TestCrash kills processes where it hurts most. The tests follow one another:
-// a killed process takes everybody's work with it.
+// a killed process takes everybody's work with it. The database is behind PgBouncer.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, fresh(t)).runners(2)
+	d := deployPooled(t).runners(2)
 	for _, tc := range []struct {
 		name  string
 		prove func(*testing.T, *deployment)
 	}{
+		{"G09 every service shares two connections", sharesConnections},
 		{"C06 a runner in its model calls", killRunner},
 		{"runners while runs wait under concurrency keys", killUnderKeys},
 		{"trigger between commit and publish", killTrigger},
@@ -31,6 +34,34 @@ func TestCrash(t *testing.T) {
 		{"tools between an acceptance and its result", killToolsAwaiting},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.prove(t, d) })
+	}
+}
+
+// sharesConnections holds that no service has more sessions than the pooler gives it,
+// while each process would open more by itself.
+func sharesConnections(t *testing.T, d *deployment) {
+	var runs []events.RunID
+	for i := range 6 {
+		runs = append(runs, d.startJob(t, job{Job: fmt.Sprintf("pooled-%d", i), Do: []string{"read", "pay"}}))
+	}
+	for _, id := range runs {
+		d.runOf(t, id, events.StatusCompleted)
+	}
+	rows, err := d.db.Query(t.Context(), `SELECT usename, count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND usename LIKE 'holdfast\_%' GROUP BY usename`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions := map[string]int{}
+	var role string
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&role, &n}, func() error { sessions[role] = n; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range []string{"holdfast_trigger", "holdfast_runner", "holdfast_tools", "holdfast_approvals", "holdfast_console"} {
+		if n := sessions[role]; n < 1 || n > 2 {
+			t.Errorf("%s has %d sessions, want one or two", role, n)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -50,11 +51,27 @@ var services = []string{"trigger", "tools", "approvals", "console"}
 // migrate still runs, for the first token.
 func deploy(t *testing.T, database config.Secret) *deployment {
 	t.Helper()
-	return deployOn(t, database, "")
+	return deployOn(t, servers{database: database})
 }
 
-// deployOn is deploy on NATS servers that are there; "" is a process of the deployment.
-func deployOn(t *testing.T, database config.Secret, cluster string) *deployment {
+// servers are what a deployment stands on.
+type servers struct {
+	database config.Secret // for migrations, and for the services when there is no pooler
+	pooler   config.Secret // where the services find the database; "" is there
+	nats     string        // "" is a process of the deployment
+}
+
+// deployPooled is deploy with PgBouncer in transaction mode between the services and
+// Postgres. What each statement leaves in a session, another service's next one would meet.
+func deployPooled(t *testing.T) *deployment {
+	t.Helper()
+	db := pgtest.New(t)
+	through := db.PgBouncer(t, "holdfast_trigger", "holdfast_runner", "holdfast_tools", "holdfast_approvals", "holdfast_console")
+	return deployOn(t, servers{database: db.URL, pooler: through})
+}
+
+// deployOn is deploy on some servers that are there.
+func deployOn(t *testing.T, on servers) *deployment {
 	t.Helper()
 	secret := make([]byte, 24)
 	if _, err := rand.Read(secret); err != nil {
@@ -65,14 +82,14 @@ func deployOn(t *testing.T, database config.Secret, cluster string) *deployment 
 		plans: map[string]plan{}, live: map[string]*process{}, tokens: map[string]string{},
 	}
 	nats := free(t)
-	if d.natsURL = cluster; cluster == "" {
+	if d.natsURL = on.nats; on.nats == "" {
 		d.natsURL = "nats://" + nats
 	}
 	d.env = append(baseEnv(),
-		"HOLDFAST_DATABASE_URL="+database.Reveal(), "HOLDFAST_NATS_URL="+d.natsURL, "HOLDFAST_EGRESS_ALLOW=127.0.0.0/8",
+		"HOLDFAST_DATABASE_URL="+cmp.Or(on.pooler, on.database).Reveal(), "HOLDFAST_NATS_URL="+d.natsURL, "HOLDFAST_EGRESS_ALLOW=127.0.0.0/8",
 		"E2E_KEY=e2e-canary-41d7b09a", "E2E_WEBHOOK_SECRET=whsec_"+base64.StdEncoding.EncodeToString(secret),
 	)
-	if cluster == "" {
+	if on.nats == "" {
 		d.plan("nats", "nats", "--nats-listen", nats, "--nats-dir", filepath.Join(t.TempDir(), "nats"))
 	} else {
 		d.env = append(d.env, "HOLDFAST_NATS_REPLICAS="+strconv.Itoa(bustest.Nodes))
@@ -90,15 +107,15 @@ func deployOn(t *testing.T, database config.Secret, cluster string) *deployment 
 		d.plan(s, s, args...)
 	}
 	d.plan("edge", "edge", edge...)
-	if cluster == "" {
+	if on.nats == "" {
 		d.start("nats")
 	}
-	if out, bad, code := command(t, append(slices.Clone(d.env), "HOLDFAST_ADMIN_TOKEN="+d.token), "migrate"); code != 0 {
+	if out, bad, code := command(t, append(slices.Clone(d.env), "HOLDFAST_ADMIN_TOKEN="+d.token, "HOLDFAST_DATABASE_URL="+on.database.Reveal()), "migrate"); code != 0 {
 		t.Fatalf("migrate: exit %d\n%s%s", code, out, bad)
 	}
 	d.start(append([]string{"edge"}, services...)...)
 
-	pool, err := pg.Open(t.Context(), pg.Config{URL: database, MaxConns: 4, AppName: "e2e"})
+	pool, err := pg.Open(t.Context(), pg.Config{URL: on.database, MaxConns: 4, AppName: "e2e"})
 	if err != nil {
 		t.Fatal(err)
 	}
