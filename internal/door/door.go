@@ -30,6 +30,7 @@ const (
 	DefaultTimeout      = 25 * time.Second
 	DefaultBodyTimeout  = 15 * time.Second
 	DefaultWriteTimeout = time.Minute
+	DefaultRecheck      = 15 * time.Second
 )
 
 // Config configures a Door.
@@ -55,6 +56,9 @@ type Config struct {
 	// WriteTimeout bounds the writing of an ordinary answer; 0 is a minute.
 	// Streams bound each event instead.
 	WriteTimeout time.Duration
+	// Recheck is how often the token of a request that lasts is looked at again; 0 is
+	// 15 s. See Lasting.
+	Recheck time.Duration
 	// SignIn, when set, is where browsers without a token are sent. It is told with
 	// the parameter ReturnParameter where they wanted to go.
 	SignIn string
@@ -122,6 +126,9 @@ func New(c Config) *Door {
 	}
 	if c.WriteTimeout == 0 {
 		c.WriteTimeout = DefaultWriteTimeout
+	}
+	if c.Recheck == 0 {
+		c.Recheck = DefaultRecheck
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -31,22 +31,6 @@ func Stopping(ctx context.Context) <-chan struct{} {
 	return ch
 }
 
-// UntilStopping is the context of a request that goes on for long: it also ends
-// when the server begins to stop, and the client comes back to another process.
-func UntilStopping(r *http.Request) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(r.Context())
-	if stopped := Stopping(ctx); stopped != nil {
-		go func() {
-			select {
-			case <-stopped:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-	}
-	return ctx, cancel
-}
-
 // NewServer returns a server for handler on addr ("127.0.0.1:0" picks a port).
 func NewServer(addr string, handler http.Handler) *Server {
 	s := &Server{addr: addr, stopping: make(chan struct{})}

@@ -19,7 +19,7 @@ const (
 	// maxTopics bounds what one page follows.
 	maxTopics = 100
 	beatEvery = 10 * time.Second
-	// liveFor ends a page's stream, so that its token is looked at again.
+	// liveFor ends a page's stream: the page comes back with the topics it has by then.
 	liveFor = 2 * time.Minute
 )
 
@@ -61,7 +61,7 @@ func (a *api) livePage(w http.ResponseWriter, r *http.Request) error {
 		since = &at
 	}
 	p, _ := authn.FromContext(r.Context())
-	ctx, cancel := door.UntilStopping(r)
+	ctx, cancel := door.Lasting(r)
 	defer cancel()
 	watch := a.console.Watch(p.Namespace, append(slices.Clone(topics), ofMenu...))
 	defer watch.Close()

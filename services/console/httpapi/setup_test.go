@@ -43,7 +43,7 @@ func setup(t *testing.T) *rig {
 	return start(t, db.Pool, db.Open(t, "holdfast_console"), bustest.New(t))
 }
 
-func start(t *testing.T, super, pool *pgxpool.Pool, b *bus.Bus) *rig {
+func start(t *testing.T, super, pool *pgxpool.Pool, b *bus.Bus, change ...func(*door.Config)) *rig {
 	t.Helper()
 	store := postgres.New(pool)
 	s := console.New(console.Config{
@@ -53,7 +53,11 @@ func start(t *testing.T, super, pool *pgxpool.Pool, b *bus.Bus) *rig {
 			return console.Lag{Pending: l.Pending, AckPending: l.AckPending, Redelivered: l.Redelivered}, err
 		}),
 	})
-	d := door.New(door.Config{Title: "console", Version: "test", Verifier: doortest.Verifier(), SignIn: httpapi.SignInPath, Log: bustest.Log(t)})
+	c := door.Config{Title: "console", Version: "test", Verifier: doortest.Verifier(), SignIn: httpapi.SignInPath, Log: bustest.Log(t)}
+	for _, f := range change {
+		f(&c)
+	}
+	d := door.New(c)
 	httpapi.Register(d, s)
 	srv := httptest.NewServer(d.Handler())
 	ctx, cancel := context.WithCancel(t.Context())

@@ -65,7 +65,7 @@ func (a *api) runEvents(w http.ResponseWriter, r *http.Request) {
 		door.Fail(w, r, problem(err, "run %s", id))
 		return
 	}
-	ctx, cancel := door.UntilStopping(r)
+	ctx, cancel := door.Lasting(r)
 	defer cancel()
 	stream, err := door.NewStream(w)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		since = &at
 	}
 	p, _ := authn.FromContext(r.Context())
-	ctx, cancel := door.UntilStopping(r)
+	ctx, cancel := door.Lasting(r)
 	defer cancel()
 	feed := &feed{w: w}
 	ended := a.console.Opened(ctx, console.StreamEvents)

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,8 +13,14 @@ import (
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/bus"
+	"github.com/holdfast-run/holdfast/internal/bustest"
+	"github.com/holdfast-run/holdfast/internal/door"
 	"github.com/holdfast-run/holdfast/internal/door/doortest"
+	"github.com/holdfast-run/holdfast/internal/pgtest"
 	"github.com/holdfast-run/holdfast/pkg/events"
+	"github.com/holdfast-run/holdfast/services/console"
+	"github.com/holdfast-run/holdfast/services/console/httpapi"
+	"github.com/holdfast-run/holdfast/services/console/postgres"
 )
 
 func consumption(h bus.Handler) bus.Consumption {
@@ -203,5 +210,72 @@ func TestStreams_EndWhenTheServerStops(t *testing.T) {
 	}
 	if took := time.Since(begun); took > 5*time.Second {
 		t.Errorf("the stream held the server for %s", took)
+	}
+}
+
+// TestStreams_EndWithTheirToken: each stream of the console ends when its token is
+// revoked or expires, though nothing happens, and the client that comes back is refused.
+// A token that counts keeps its streams.
+func TestStreams_EndWithTheirToken(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	pool := db.Open(t, "holdfast_console")
+	r := start(t, db.Pool, pool, bustest.New(t), func(c *door.Config) {
+		c.Verifier, c.Recheck = authn.NewPostgres(pool), 200*time.Millisecond
+	})
+	id := events.NewRunID()
+	r.take("default", id, "shop", `{}`)
+	token := func(name string) string {
+		t.Helper()
+		secret, _, err := httpapi.Mint(t.Context(), postgres.New(pool), console.Token{Namespace: "default", Role: "viewer", Name: name, CreatedBy: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	tokens := map[string]string{"revoked": token("revoked"), "expires": token("expires"), "stays": token("stays")}
+	eventually(t, "the tail is reached", func() bool {
+		_, _, raw := r.do("GET", "/v1/system", tokens["stays"], "")
+		return strings.Contains(raw, `"event"`)
+	})
+	paths := []string{"/v1/runs/" + string(id) + "/events", "/v1/events", "/ui/live?topics=runs"}
+	open := map[string]<-chan sse{}
+	for name, secret := range tokens {
+		for _, path := range paths {
+			stream := r.listen(t.Context(), path, secret, "")
+			next(t, stream)
+			open[name+" "+path] = stream
+		}
+	}
+	r.exec(`UPDATE catalog.tokens SET revoked_at = clock_timestamp(), revoked_by = 'maria' WHERE name = 'revoked'`)
+	r.exec(`UPDATE catalog.tokens SET expires_at = clock_timestamp() + interval '1 s' WHERE name = 'expires'`)
+	for name := range tokens {
+		for _, path := range paths {
+			if name == "stays" {
+				continue
+			}
+			for deadline := time.After(time.Minute); ; {
+				select {
+				case _, goesOn := <-open[name+" "+path]:
+					if goesOn {
+						continue
+					}
+				case <-deadline:
+					t.Errorf("%s goes on though its token %s", path, name)
+				}
+				break
+			}
+			if status, _, _ := r.do("GET", path, tokens[name], ""); status != http.StatusUnauthorized {
+				t.Errorf("%s: %d to who comes back, want 401", path, status)
+			}
+		}
+	}
+	// What still counts hears what happens next.
+	r.step(id, "completed", true)
+	if e := next(t, open["stays "+paths[0]]); e.id != "2" {
+		t.Errorf("the run's stream says %+v", e)
+	}
+	if e := until(t, open["stays "+paths[2]], "runs"); e.event != "changed" {
+		t.Errorf("the page is told %+v", e)
 	}
 }

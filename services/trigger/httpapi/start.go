@@ -193,7 +193,7 @@ func (a *api) accept(r *http.Request, p authn.Principal, kind string) (trigger.A
 func (a *api) await(w http.ResponseWriter, r *http.Request, namespace string, run events.RunID, wait time.Duration) (trigger.Outcome, bool) {
 	const toWrite = time.Minute
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + toWrite))
-	ctx, cancel := door.UntilStopping(r)
+	ctx, cancel := door.Lasting(r)
 	defer cancel()
 	ctx, end := context.WithTimeout(ctx, wait)
 	defer end()
@@ -203,7 +203,7 @@ func (a *api) await(w http.ResponseWriter, r *http.Request, namespace string, ru
 
 // stream answers with the run's events.
 func (a *api) stream(w http.ResponseWriter, r *http.Request, namespace string, run events.RunID) {
-	ctx, cancel := door.UntilStopping(r)
+	ctx, cancel := door.Lasting(r)
 	defer cancel()
 	stream, err := door.NewStream(w)
 	if err != nil {
