@@ -19,7 +19,7 @@ type Answers struct {
 	Doubts  int            // effects of any age of which it is not known whether they happened
 	Stops   int            // orders in force that no write leaves
 	Runs    int            // that were accepted since
-	Cost    int64          // of those runs, micro-dollars
+	Cost    int64          // of model calls since, of whatever run, micro-dollars
 }
 
 // AnswersReader counts for a namespace.

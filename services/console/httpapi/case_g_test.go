@@ -321,11 +321,23 @@ func TestOverview_SaysWhatThePagesSay(t *testing.T) {
 	r.take("default", first, "shop", `{}`)
 	r.take("default", second, "shop", `{}`)
 	r.take("other", events.NewRunID(), "shop", `{}`)
-	r.exec(`UPDATE runner.runs SET status = 'needs_attention', cost_micro_usd = 1234567 WHERE run_id = $1`, second)
+	r.exec(`UPDATE runner.runs SET status = 'needs_attention' WHERE run_id = $1`, second)
 	r.exec(`INSERT INTO tools.stops (stop_id, namespace, scope, name, note, principal, since) VALUES ('s', 'default', 'all', '', 'n', 'maria', clock_timestamp())`)
 	r.accept("default", "shop", `{}`)
+	// The id of a child has the time of its parent's. What was accepted on another day and
+	// spends today is no run of today, and its cost is.
+	child, older := events.RunID("019587c0-0000-7000-8000-0000000000c1"), events.RunID("019587c0-0000-7000-8000-0000000000a1")
+	r.take("default", child, "shop", `{}`)
+	r.take("default", older, "shop", `{}`)
+	r.exec(`UPDATE runner.runs SET status = 'completed', ended_at = clock_timestamp(), parent_run_id = $2 WHERE run_id = $1`, child, older)
+	r.exec(`UPDATE runner.runs SET status = 'completed', ended_at = clock_timestamp(), accepted_at = clock_timestamp() - interval '3 days' WHERE run_id = $1`, older)
+	r.spend("default", second, second, "shop", "claude", 0, 10, 1000000, 0)
+	r.spend("default", child, older, "shop", "claude", 0, 10, 234000, 0)
+	r.spend("default", older, older, "shop", "claude", 0, 10, 567, 0)
+	r.spend("default", second, second, "shop", "claude", 24, 10, 5000, 0) // yesterday
+	r.spend("other", events.NewRunID(), second, "theirs", "claude", 0, 1, 5000, 0)
 	got := get[map[string]any](r, "GET", "/v1/overview", authn.Viewer, "")
-	for member, want := range map[string]float64{"running": 1, "stuck": 1, "parked": 1, "paused": 0, "queued": 1, "runs": 2, "cost_micro_usd": 1234567, "approvals": 0} {
+	for member, want := range map[string]float64{"running": 1, "stuck": 1, "parked": 1, "paused": 0, "queued": 1, "runs": 3, "cost_micro_usd": 1234567, "approvals": 0} {
 		if got[member] != want {
 			t.Errorf("%s is %v, want %v", member, got[member], want)
 		}

@@ -39,7 +39,7 @@ type Overview struct {
 	InDoubt  int `json:"in_doubt" doc:"effects of any day of which nobody knows whether they happened"`
 
 	Runs         int   `json:"runs" doc:"that were accepted since"`
-	CostMicroUSD int64 `json:"cost_micro_usd" doc:"of those runs"`
+	CostMicroUSD int64 `json:"cost_micro_usd" doc:"that model calls cost since, of whatever run"`
 }
 
 type overviewOutput struct{ Body Overview }

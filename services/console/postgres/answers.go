@@ -23,7 +23,10 @@ SELECT count(*) FROM trigger.v_deliveries d
 	approvalsOpen = `SELECT count(*), min(expires_at) FROM approvals.v_requests WHERE namespace = $1 AND state = 'pending'`
 	effectsSince  = `SELECT state, count(*) FROM tools.v_effects WHERE namespace = $1 AND created_at >= $2 GROUP BY state ORDER BY state LIMIT 20`
 	effectsUnsure = `SELECT count(*) FROM tools.v_effects WHERE namespace = $1 AND state = 'unknown' AND settled_by IS NULL`
-	costSince     = `SELECT count(*), coalesce(sum(cost_micro_usd), 0)::bigint FROM runner.v_runs WHERE namespace = $1 AND run_id >= $3 AND accepted_at >= $2`
+	// What was spent is kept by the hour, and since is the beginning of one.
+	costSince = `
+SELECT (SELECT count(*) FROM runner.v_runs WHERE namespace = $1 AND accepted_at >= $2),
+       (SELECT least(coalesce(sum(cost_micro_usd), 0), 9223372036854775807)::bigint FROM runner.v_spend WHERE namespace = $1 AND hour >= $2)`
 	stopsStanding = `SELECT count(*) FROM tools.v_stops WHERE namespace = $1 AND ended_at IS NULL`
 )
 
@@ -63,7 +66,7 @@ func (s *Store) Answers(ctx context.Context, namespace string, since time.Time) 
 	})
 	b.Queue(effectsUnsure, namespace).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Doubts) })
 	b.Queue(stopsStanding, namespace).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Stops) })
-	b.Queue(costSince, namespace, since, idBefore(since)).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Runs, &out.Cost) })
+	b.Queue(costSince, namespace, since).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Runs, &out.Cost) })
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return out, fmt.Errorf("count what there is: %w", err)
 	}
@@ -73,16 +76,9 @@ func (s *Store) Answers(ctx context.Context, namespace string, since time.Time) 
 // clocksApart is how far the clock of who makes an id may be from the database's.
 const clocksApart = time.Hour
 
-// idBefore is not after the id of any run that was accepted since: ids begin
-// with their time, so the index of the list finds those runs.
-func idBefore(since time.Time) string { return idAt(since.Add(-clocksApart)) }
-
 // idAfter is after the id of every run that was accepted until then. The id of a
 // child has the time of its parent's, so it is never later than its acceptance.
-func idAfter(until time.Time) string { return idAt(until.Add(clocksApart)) }
-
-// idAt is the beginning of the ids that are made at t.
-func idAt(t time.Time) string {
-	hex := fmt.Sprintf("%012x", max(t.UnixMilli(), 0))
+func idAfter(until time.Time) string {
+	hex := fmt.Sprintf("%012x", max(until.Add(clocksApart).UnixMilli(), 0))
 	return hex[:8] + "-" + hex[8:]
 }
