@@ -21,8 +21,8 @@ state AS (
       FROM hit h JOIN runner.v_runs r ON r.run_id = h.run_id)
 SELECT now(), t.lost, t.handed_over, s.runs, s.resumed, s.parked, s.open,
        coalesce(t.p50, 0)::bigint, coalesce(t.p99, 0)::bigint, coalesce(t.most, 0)::bigint,
-       (SELECT count(*) FROM tools.v_calls c WHERE c.namespace = $1 AND c.replayed AND c.status = 'succeeded' AND c.updated_at >= now() - $2::bigint * interval '1 microsecond'),
-       (SELECT count(*) FROM tools.v_calls c WHERE c.namespace = $1 AND c.status = 'mismatch' AND c.updated_at >= now() - $2::bigint * interval '1 microsecond'),
+       (SELECT count(*) FROM tools.v_spared c WHERE c.namespace = $1 AND c.replayed AND c.status = 'succeeded' AND c.at >= now() - $2::bigint * interval '1 microsecond'),
+       (SELECT count(*) FROM tools.v_spared c WHERE c.namespace = $1 AND c.status = 'mismatch' AND c.at >= now() - $2::bigint * interval '1 microsecond'),
        (SELECT count(*) FROM tools.v_effects e WHERE e.namespace = $1 AND e.state = 'unknown' AND e.settled_by IS NULL)
   FROM (SELECT count(*) FILTER (WHERE NOT stopped) AS lost, count(*) FILTER (WHERE stopped) AS handed_over,
                percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM at - seen) * 1000000) FILTER (WHERE NOT stopped) AS p50,

@@ -21,8 +21,8 @@ SELECT (SELECT count(*) FROM tools.effects e WHERE e.namespace = $1 AND e.state 
        (SELECT count(DISTINCT r.effect_id) FROM tools.receipts r WHERE ` + mayBeTwice + `
            AND EXISTS (SELECT 1 FROM tools.effects e WHERE e.effect_id = r.effect_id AND e.namespace = $1)),
        day.happened, day.not_happened,
-       (SELECT count(*) FROM tools.calls c WHERE c.namespace = $1 AND c.replayed AND c.status = 'succeeded' AND c.updated_at >= now() - $2::bigint * interval '1 second'),
-       (SELECT count(*) FROM tools.calls c WHERE c.namespace = $1 AND c.status = 'mismatch' AND c.updated_at >= now() - $2::bigint * interval '1 second')
+       (SELECT count(*) FROM tools.v_spared c WHERE c.namespace = $1 AND c.replayed AND c.status = 'succeeded' AND c.at >= now() - $2::bigint * interval '1 second'),
+       (SELECT count(*) FROM tools.v_spared c WHERE c.namespace = $1 AND c.status = 'mismatch' AND c.at >= now() - $2::bigint * interval '1 second')
   FROM (SELECT count(*) FILTER (WHERE e.state = 'succeeded') AS happened, count(*) FILTER (WHERE e.state = 'failed') AS not_happened
           FROM tools.effects e WHERE e.namespace = $1 AND e.created_at >= now() - $2::bigint * interval '1 second') day`
 
