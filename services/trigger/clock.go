@@ -70,6 +70,11 @@ func (s *Service) keepTime(ctx context.Context) {
 	}
 }
 
+// Now is the time of day by the database's clock, as it was seen when schedules were
+// last looked at: a machine whose clock is wrong takes signed requests all the same. A
+// process that has not seen the database yet goes by its own.
+func (s *Service) Now() time.Time { return time.Now().Add(-time.Duration(s.ahead.Load())) }
+
 // tick fires everything that is due, lets go what waited, and returns how long
 // nothing more is due.
 func (s *Service) tick(ctx context.Context, ill sick) (nap time.Duration, err error) {
@@ -101,9 +106,20 @@ func (s *Service) tick(ctx context.Context, ill sick) (nap time.Duration, err er
 	if err := s.letGo(ctx, ill); err != nil {
 		return longestNap, err
 	}
-	wait, ok, err := s.store.UntilDue(ctx, ill.names(time.Now()))
-	if err != nil || !ok {
+	return s.untilDue(ctx, ill.names(time.Now()))
+}
+
+// untilDue returns how long nothing is due, longestNap at most, and reads the database's
+// clock.
+func (s *Service) untilDue(ctx context.Context, but []HandName) (nap time.Duration, err error) {
+	asked := time.Now()
+	wait, ok, now, err := s.store.UntilDue(ctx, but)
+	if err != nil {
 		return longestNap, err
+	}
+	s.ahead.Store(int64(asked.Add(time.Since(asked) / 2).Sub(now)))
+	if !ok {
+		return longestNap, nil
 	}
 	return min(max(wait, time.Millisecond), longestNap), nil
 }

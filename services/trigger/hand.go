@@ -29,8 +29,8 @@ type Hands interface {
 	// NoteEnds marks the fires whose runs have ended.
 	NoteEnds(ctx context.Context) error
 	// UntilDue is how long until the next hand that is not among but is due; ok is
-	// false when there is none.
-	UntilDue(ctx context.Context, but []HandName) (wait time.Duration, ok bool, err error)
+	// false when there is none. now is what the database's clock says.
+	UntilDue(ctx context.Context, but []HandName) (wait time.Duration, ok bool, now time.Time, err error)
 	// LastFires returns the newest fire of each schedule of a namespace that was
 	// not skipped.
 	LastFires(ctx context.Context, namespace string) (map[string]PastFire, error)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-run/holdfast/internal/follow"
 	"github.com/holdfast-run/holdfast/internal/lifecycle"
+	"github.com/holdfast-run/holdfast/internal/telemetry"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/pkg/spec"
 )
@@ -106,7 +108,8 @@ type Service struct {
 	metrics     *Metrics
 	log         *slog.Logger
 
-	sync chan struct{} // asks the clock to look for changed schedules now
+	sync  chan struct{} // asks the clock to look for changed schedules now
+	ahead atomic.Int64  // how far the process's clock is ahead of the database's, in nanoseconds
 }
 
 var (
@@ -158,6 +161,9 @@ func (s *Service) Name() string { return "trigger" }
 
 // Start begins to take messages.
 func (s *Service) Start(ctx context.Context) error {
+	if _, err := s.untilDue(ctx, nil); err != nil { // for Now
+		s.log.WarnContext(ctx, "looking at the database's clock failed", telemetry.KeyErr, err)
+	}
 	if s.inbox == nil {
 		return nil
 	}

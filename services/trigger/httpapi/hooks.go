@@ -101,5 +101,5 @@ func (u unchallenged) WriteHeader(status int) {
 // Unwrap lets http.ResponseController reach the connection.
 func (u unchallenged) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
-// clock is time.Now but in tests of signed times.
+// clock is the service's Now but in tests of signed times.
 type clock func() time.Time

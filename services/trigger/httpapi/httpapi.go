@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
 	"github.com/holdfast-run/holdfast/internal/door"
@@ -23,7 +22,7 @@ type api struct {
 }
 
 // Register hangs the service's routes into d.
-func Register(d *door.Door, svc *trigger.Service) { register(d, svc, time.Now) }
+func Register(d *door.Door, svc *trigger.Service) { register(d, svc, svc.Now) }
 
 func register(d *door.Door, svc *trigger.Service, now clock) {
 	a := &api{svc: svc, door: d, now: now}

@@ -264,20 +264,20 @@ func commitTock(ctx context.Context, tx pgx.Tx, h trigger.Hand, tock trigger.Toc
 }
 
 const untilDue = `
-SELECT extract(epoch FROM min(greatest(next_at, rest_until)) - clock_timestamp())::float8
+SELECT extract(epoch FROM min(greatest(next_at, rest_until)) - clock_timestamp())::float8, clock_timestamp()
 FROM trigger.schedules
 WHERE next_at IS NOT NULL AND NOT namespace || '/' || name = ANY ($1)`
 
 // UntilDue implements trigger.Hands.
-func (s *Store) UntilDue(ctx context.Context, not []trigger.HandName) (wait time.Duration, ok bool, err error) {
+func (s *Store) UntilDue(ctx context.Context, not []trigger.HandName) (wait time.Duration, ok bool, now time.Time, err error) {
 	var seconds *float64
-	if err := s.pool.QueryRow(ctx, untilDue, but(not)).Scan(&seconds); err != nil {
-		return 0, false, fmt.Errorf("look for the next due schedule: %w", err)
+	if err := s.pool.QueryRow(ctx, untilDue, but(not)).Scan(&seconds, &now); err != nil {
+		return 0, false, now, fmt.Errorf("look for the next due schedule: %w", err)
 	}
 	if seconds == nil {
-		return 0, false, nil
+		return 0, false, now, nil
 	}
-	return time.Duration(*seconds * float64(time.Second)), true, nil
+	return time.Duration(*seconds * float64(time.Second)), true, now, nil
 }
 
 // Queries lists every statement, for the test that prepares them.

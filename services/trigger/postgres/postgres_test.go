@@ -222,7 +222,7 @@ func TestTick_OneReplicaFiresOnce(t *testing.T) {
 	if n := count(t, db, "trigger.deliveries"); n != schedules {
 		t.Errorf("%d deliveries, want %d", n, schedules)
 	}
-	if wait, ok, err := first.UntilDue(t.Context(), nil); err != nil || !ok || wait < 50*time.Minute || wait > time.Hour {
+	if wait, ok, _, err := first.UntilDue(t.Context(), nil); err != nil || !ok || wait < 50*time.Minute || wait > time.Hour {
 		t.Errorf("next due in %s, %v, %v; want about an hour", wait, ok, err)
 	}
 }
@@ -298,10 +298,10 @@ func TestTick_LeavesOutWhatIsSick(t *testing.T) {
 	if fired, err := store.Tick(t.Context(), sick, none); err != nil || fired {
 		t.Errorf("fired %v, %v", fired, err)
 	}
-	if wait, ok, err := store.UntilDue(t.Context(), sick); err != nil || ok {
+	if wait, ok, _, err := store.UntilDue(t.Context(), sick); err != nil || ok {
 		t.Errorf("due in %s, %v, %v; want nothing", wait, ok, err)
 	}
-	if wait, ok, err := store.UntilDue(t.Context(), nil); err != nil || !ok || wait > 0 {
+	if wait, ok, _, err := store.UntilDue(t.Context(), nil); err != nil || !ok || wait > 0 {
 		t.Errorf("due in %s, %v, %v; want overdue", wait, ok, err)
 	}
 }
