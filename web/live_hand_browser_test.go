@@ -260,6 +260,28 @@ func TestLive_ASlowServerIsAskedLessOften(t *testing.T) {
 	}
 }
 
+// TestLive_ASlowServerIsAskedAllTheSame: however long a reading took, the next one comes
+// within 20 seconds of its end.
+func TestLive_ASlowServerIsAskedAllTheSame(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, `<div id="part" data-live="runs"><b id="n">1</b></div>`)
+	b := s.opened(t)
+	s.mu.Lock()
+	s.slow = 2600 * time.Millisecond
+	s.mu.Unlock()
+	s.become(`<div id="part" data-live="runs"><b id="n">2</b></div>`)
+	s.say(changed("e-2"))
+	b.Sees("#n", "2")
+	// Of the page's timers only that of a reading is between five seconds and the silence
+	// of a stream, but for the words that rest for eight.
+	browsertest.Eval[int](b, `(() => { const f = window.setTimeout; window.waits = []; window.setTimeout = (g, ms, ...o) => { if (ms > 9000 && ms !== 25000) waits.push(ms); return f(g, ms, ...o) }; return 1 })()`)
+	s.say(changed("e-3"))
+	until(t, "the next reading is planned", func() bool { return browsertest.Eval[int](b, `waits.length`) > 0 })
+	if got := browsertest.Eval[float64](b, `waits[0]`); got > 20300 {
+		t.Errorf("the next reading comes after %.0f ms", got)
+	}
+}
+
 // TestLive_APlaceThatIsNoneIsLeft: a page whose place the server refuses begins anew
 // without one, reads itself again and says why.
 func TestLive_APlaceThatIsNoneIsLeft(t *testing.T) {

@@ -6,6 +6,7 @@
   'use strict';
 
   const REFRESH = 2000;      // ms between two readings of the page
+  const SLOWEST = 20000;     // ms between two readings of a page that takes long
   const SILENCE = 25000;     // ms without a word after which a stream counts as lost
   const HIDDEN = 15000;      // ms that a hidden page keeps its stream
   const LOOK = 15000;        // ms between readings when no stream gets through
@@ -278,7 +279,7 @@
     } finally {
       reading = false;
       last = Date.now();
-      pace = Math.min(60000, Math.max(REFRESH, 10 * (performance.now() - began))); // a slow server is asked less
+      pace = Math.min(SLOWEST, Math.max(REFRESH, 10 * (performance.now() - began))); // a slow server is asked less
       if (state === 'live') soon([]);
     }
   };
