@@ -17,7 +17,7 @@ type nemesis struct {
 
 // nemeses are all there are, each in a file of its own.
 var nemeses = []nemesis{
-	pausedRunner, pausedTools, natsRestarted, natsLost, postgresRestarted, postgresReadOnly, linesCut, linesSlow, rollingRestart, natsFull, releases, clocksApart,
+	pausedRunner, pausedTools, natsRestarted, natsLost, postgresRestarted, postgresReadOnly, linesCut, linesSlow, rollingRestart, natsFull, releases, clocksApart, postgresFull,
 }
 
 // nemesisLimit is how long all work may take to end once the nemesis is over.

@@ -23,7 +23,7 @@ var natsFull = nemesis{
 			return err.Error()
 		}
 		defer os.Remove(dir)
-		if err := mountSmall(dir); err != nil {
+		if err := mountSmall(dir, smallDisk); err != nil {
 			return "a file system of its own needs root: " + err.Error()
 		}
 		if err := unmount(dir); err != nil {
@@ -35,7 +35,7 @@ var natsFull = nemesis{
 		if _, err := r.sup.Kill("nats", "to move to a small disk"); err != nil {
 			return err
 		}
-		if err := errors.Join(os.RemoveAll(r.services.NATSDir), os.MkdirAll(r.services.NATSDir, 0o755), mountSmall(r.services.NATSDir)); err != nil {
+		if err := errors.Join(os.RemoveAll(r.services.NATSDir), os.MkdirAll(r.services.NATSDir, 0o755), mountSmall(r.services.NATSDir, smallDisk)); err != nil {
 			return err
 		}
 		defer func() {
@@ -54,8 +54,8 @@ var natsFull = nemesis{
 	},
 }
 
-func mountSmall(dir string) error {
-	return run("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d", smallDisk), "tmpfs", dir)
+func mountSmall(dir string, size int64) error {
+	return run("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d", size), "tmpfs", dir)
 }
 
 func unmount(dir string) error { return run("umount", dir) }

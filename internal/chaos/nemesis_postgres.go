@@ -3,12 +3,9 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/holdfast-run/holdfast/internal/pgdev"
 )
 
 var postgresRestarted = nemesis{
@@ -18,15 +15,7 @@ var postgresRestarted = nemesis{
 			return err
 		}
 		rest(ctx, 2*time.Second)
-		database, err := pgdev.Start(ctx, pgdev.Config{Dir: filepath.Join(r.dir, "postgres")})
-		if err != nil {
-			return err
-		}
-		if was := r.database.URL(); database.URL() != was {
-			err = fmt.Errorf("Postgres came back at another address")
-		}
-		r.database = database
-		return err
+		return r.startPostgres(ctx)
 	},
 }
 

@@ -57,8 +57,8 @@ const (
 )
 
 // shortly are the scenarios of Config.Short: the two moments at which most could be
-// lost or done twice, and the two things that all services stand on.
-var shortly = map[string]bool{"runner/runner.answer_committed": true, "tools/tools.acted": true, "nats-killed": true, "lines-cut": true}
+// lost or done twice, the two things that all services stand on, and a full disk.
+var shortly = map[string]bool{"runner/runner.answer_committed": true, "tools/tools.acted": true, "nats-killed": true, "lines-cut": true, "postgres-disk-full": true}
 
 // Scenarios lists everything that is tried, places first.
 func Scenarios() (all []Scenario) {

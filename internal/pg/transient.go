@@ -22,7 +22,8 @@ const readOnly = "25006"
 //
 // Source: PostgreSQL manual, appendix A, "Error Codes": classes 08 connection,
 // 40 rollback, 53 resources, 57 operator intervention, 25006 read only (a
-// server that was demoted). 0A000 is feature not supported; in the one form that
+// server that was demoted). 58 system and XX internal count where no session was begun,
+// as when the server's disk is full. 0A000 is feature not supported; in the one form that
 // counts here, a migration changed what a prepared statement returns, and the
 // next try prepares it anew.
 func Transient(err error) bool {
@@ -39,6 +40,9 @@ func Transient(err error) bool {
 		switch pe.Code[:2] {
 		case "08", "40", "53", "57":
 			return true
+		case "58", "XX": // a server without room cannot begin a session: "could not write init file"
+			_, connecting := errors.AsType[*pgconn.ConnectError](err)
+			return connecting
 		}
 		return false
 	}

@@ -13,10 +13,37 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/internal/pgtest"
 )
+
+// refusedSession is what a client sees of a server that refuses it with a code.
+func refusedSession(t *testing.T, code string) error {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server := pgproto3.NewBackend(conn, conn)
+			if _, err := server.ReceiveStartupMessage(); err == nil {
+				server.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: code, Message: "no session"})
+				_ = server.Flush() // the client sees whether it came
+			}
+			_ = conn.Close()
+		}
+	}()
+	_, err = pgx.Connect(t.Context(), "postgres://x@"+l.Addr().String()+"/x?sslmode=disable")
+	return err
+}
 
 func TestTransient(t *testing.T) {
 	t.Parallel()
@@ -25,34 +52,37 @@ func TestTransient(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"nothing":                         {nil, false},
-		"connection failure":              {code("08006"), true},
-		"serialization failure":           {code("40001"), true},
-		"deadlock":                        {code("40P01"), true},
-		"too many connections":            {code("53300"), true},
-		"disk full":                       {code("53100"), true},
-		"admin shutdown":                  {code("57P01"), true},
-		"statement timeout":               {code("57014"), true},
-		"read only after a demotion":      {code("25006"), true},
-		"another class 25":                {code("25001"), false},
-		"unique violation":                {code("23505"), false},
-		"bad text":                        {code("22P05"), false},
-		"undefined table":                 {code("42P01"), false},
-		"wrong password":                  {code("28P01"), false},
-		"no such database":                {code("3D000"), false},
-		"a code that is none":             {&pgconn.PgError{}, false},
-		"end of the line":                 {fmt.Errorf("read: %w", io.EOF), true},
-		"half a message":                  {io.ErrUnexpectedEOF, true},
-		"refused":                         {&net.OpError{Op: "dial", Err: errors.New("refused")}, true},
-		"closed socket":                   {net.ErrClosed, true},
-		"a pool that is busy":             {fmt.Errorf("x: %w", pg.ErrBusy), true},
-		"a deadline":                      {context.DeadlineExceeded, true},
-		"a cancelled caller":              {context.Canceled, false},
-		"a cancelled caller on the line":  {fmt.Errorf("%w: %w", net.ErrClosed, context.Canceled), false},
-		"no row":                          {pgx.ErrNoRows, false},
-		"an error of ours":                {errors.New("version conflict"), false},
-		"a connection that died earlier":  {errors.New("conn closed"), true},
-		"an unsafe setting stays refused": {pg.ErrUnsafe, false},
+		"nothing":                          {nil, false},
+		"connection failure":               {code("08006"), true},
+		"serialization failure":            {code("40001"), true},
+		"deadlock":                         {code("40P01"), true},
+		"too many connections":             {code("53300"), true},
+		"disk full":                        {code("53100"), true},
+		"admin shutdown":                   {code("57P01"), true},
+		"statement timeout":                {code("57014"), true},
+		"read only after a demotion":       {code("25006"), true},
+		"another class 25":                 {code("25001"), false},
+		"unique violation":                 {code("23505"), false},
+		"bad text":                         {code("22P05"), false},
+		"undefined table":                  {code("42P01"), false},
+		"wrong password":                   {code("28P01"), false},
+		"an internal error of a statement": {code("XX000"), false},
+		"no room to begin a session":       {refusedSession(t, "XX000"), true},
+		"a session that may not begin":     {refusedSession(t, "28P01"), false},
+		"no such database":                 {code("3D000"), false},
+		"a code that is none":              {&pgconn.PgError{}, false},
+		"end of the line":                  {fmt.Errorf("read: %w", io.EOF), true},
+		"half a message":                   {io.ErrUnexpectedEOF, true},
+		"refused":                          {&net.OpError{Op: "dial", Err: errors.New("refused")}, true},
+		"closed socket":                    {net.ErrClosed, true},
+		"a pool that is busy":              {fmt.Errorf("x: %w", pg.ErrBusy), true},
+		"a deadline":                       {context.DeadlineExceeded, true},
+		"a cancelled caller":               {context.Canceled, false},
+		"a cancelled caller on the line":   {fmt.Errorf("%w: %w", net.ErrClosed, context.Canceled), false},
+		"no row":                           {pgx.ErrNoRows, false},
+		"an error of ours":                 {errors.New("version conflict"), false},
+		"a connection that died earlier":   {errors.New("conn closed"), true},
+		"an unsafe setting stays refused":  {pg.ErrUnsafe, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
