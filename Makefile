@@ -84,6 +84,16 @@ soak: build sim ## the simulation, the demo with SEEDS=20 seeds in a row, the la
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run 'TestBench$$' ./cmd/holdfast
 	@for seed in $$(seq 1 $(SEEDS)); do ./$(BIN) demo --seed $$seed $(DEMOFLAGS) || { echo "seed $$seed failed; again with: $(BIN) demo --seed $$seed"; exit 1; }; done
 
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: setup-run ## everything that reads outside input, FUZZTIME=30s each; what breaks one is kept in its testdata/fuzz and is a test from then on
+	@grep -rlE '^func Fuzz' --include=*_test.go . | while read -r file; do \
+	  for name in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(.*/\1/p' $$file); do \
+	    echo "$$(dirname $$file) $$name"; \
+	    $(GO) test -vet=off -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$(dirname $$file) || exit 1; \
+	  done; done
+
 BENCHFLAGS ?=
 .PHONY: bench
 bench: build ## how fast it is beside the machine's own limits, some minutes alone on the machine; fails when a floor of docs/performance.md is missed

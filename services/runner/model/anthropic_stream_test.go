@@ -33,7 +33,7 @@ func serving(t *testing.T, contentType string, body func() []byte) string {
 	return s.URL
 }
 
-func streamFile(t *testing.T, name string) []byte {
+func streamFile(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata/stream", name))
 	if err != nil {

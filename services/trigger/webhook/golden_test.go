@@ -35,7 +35,7 @@ type example struct {
 	open bool
 }
 
-func read(t *testing.T, path string) example {
+func read(t testing.TB, path string) example {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
