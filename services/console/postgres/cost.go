@@ -15,7 +15,7 @@ import (
 var costGroups = map[string]string{
 	console.CostByAgent:   "agent",
 	console.CostByModel:   "model",
-	console.CostByDay:     "to_char(hour AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
+	console.CostByDay:     "(hour AT TIME ZONE 'UTC')::date",
 	console.CostByFlow:    "flow",
 	console.CostByTrigger: "trigger",
 	console.CostByLabel:   "CASE WHEN labels IS NULL THEN '(deleted)' ELSE coalesce(labels->>$4, '') END",
@@ -32,10 +32,14 @@ func costQuery(by string, order string) string {
 	if strings.HasPrefix(by, console.CostByLabel) {
 		name = console.CostByLabel
 	}
+	written := "key"
+	if name == console.CostByDay {
+		written = "to_char(key, 'YYYY-MM-DD')" // each day once, not for each row
+	}
 	return fmt.Sprintf(`
 WITH x AS (SELECT %s AS key, %s FROM runner.v_spend WHERE namespace = $1 AND hour >= $2 AND hour < $3 GROUP BY GROUPING SETS ((1), ()))
-SELECT key IS NULL, coalesce(key, ''), %s FROM x ORDER BY key IS NULL DESC, %s LIMIT %d`,
-		costGroups[name], costSums, leastOf("calls", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "cost_micro_usd", "cost_estimated_micro_usd"), order, console.MaxCostRows+2)
+SELECT key IS NULL, coalesce(%s, ''), %s FROM x ORDER BY key IS NULL DESC, %s LIMIT %d`,
+		costGroups[name], costSums, written, leastOf("calls", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "cost_micro_usd", "cost_estimated_micro_usd"), order, console.MaxCostRows+2)
 }
 
 func leastOf(columns ...string) string {
