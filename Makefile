@@ -71,8 +71,13 @@ sim: setup-run ## the protocol simulated for SIM_STEPS=2000000 steps from SIM_SE
 chaos: build ## kill every process at every place the code names, break NATS, Postgres and the lines between; writes docs/durability.md, fails when a promise is broken
 	./$(BIN) chaos --write docs/durability.md $(CHAOSFLAGS)
 
+# The faults of runs and of effects that would cost a run or double an act.
+CASES := ^TestCase(C01|C02|C04|C06|C07|C08|C11|C13|D01|D02|D03|D07)_
+CASE_TIMES ?= 100
+
 .PHONY: soak
-soak: build sim ## the simulation, the demo with SEEDS=20 seeds in a row, the lab of fires with hundreds of kills, a flow of 1,000 runs under kills with a slow and a fast model, a stream and a NATS cluster of three for long, a run of 1,000 steps, 200 races of a yes and a cancel, and slow readers beside 1,000 watchers
+soak: build sim ## the simulation, every case of a lost run or a doubled act CASE_TIMES=100 times, the demo with SEEDS=20 seeds in a row, the lab of fires with hundreds of kills, a flow of 1,000 runs under kills with a slow and a fast model, a stream and a NATS cluster of three for long, a run of 1,000 steps, 200 races of a yes and a cancel, and slow readers beside 1,000 watchers
+	$(GO) test $(TESTFLAGS) -timeout 12h -count=$(CASE_TIMES) -run '$(CASES)' ./services/tools ./services/runner ./services/trigger ./internal/bus ./internal/pg
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestCaseB02_ExactlyOnceUnderKills ./services/trigger
 	HOLDFAST_LAB_LONG=1 $(GO) test $(TESTFLAGS) -count=1 -run TestFlow_UnderKills ./test/e2e
 	HOLDFAST_LAB_LONG=1 HOLDFAST_LAB_THINKS=50ms $(GO) test $(TESTFLAGS) -count=1 -run TestFlow_UnderKills ./test/e2e

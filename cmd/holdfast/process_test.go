@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/lab"
 	"github.com/holdfast-run/holdfast/internal/pgdev"
 )
 
@@ -24,7 +25,7 @@ func command(t *testing.T, env []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Args[0] = "holdfast"
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
-	cmd.Dir = t.TempDir()
+	cmd.Dir, cmd.SysProcAttr = t.TempDir(), lab.ProcessAttributes()
 	return cmd
 }
 

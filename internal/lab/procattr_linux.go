@@ -2,8 +2,8 @@ package lab
 
 import "syscall"
 
-// processAttributes puts a child in a process group of its own, so that Ctrl-C
+// ProcessAttributes puts a child in a process group of its own, so that Ctrl-C
 // reaches only us, and has the kernel kill it when we die.
-func processAttributes() *syscall.SysProcAttr {
+func ProcessAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,6 +4,6 @@ package lab
 
 import "syscall"
 
-// processAttributes puts a child in a process group of its own, so that Ctrl-C
+// ProcessAttributes puts a child in a process group of its own, so that Ctrl-C
 // reaches only us. Only Linux kills the children of a process that dies.
-func processAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func ProcessAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

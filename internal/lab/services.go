@@ -121,7 +121,7 @@ func (s *Services) Change(name string, edit func(*Program)) {
 func (s *Services) Start(ctx context.Context, sup *Supervisor) error {
 	cmd := exec.CommandContext(ctx, s.binary, "migrate")
 	cmd.Env = append(s.Env[:len(s.Env):len(s.Env)], "HOLDFAST_ADMIN_TOKEN="+s.Token)
-	cmd.Dir, cmd.SysProcAttr = sup.dir, processAttributes()
+	cmd.Dir, cmd.SysProcAttr = sup.dir, ProcessAttributes()
 	migrated := make(chan error, 1)
 	go func() {
 		if out, err := cmd.CombinedOutput(); err != nil {

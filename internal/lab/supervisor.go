@@ -154,7 +154,7 @@ func (s *Supervisor) spawn(sp Program) (*process, error) {
 	defer log.Close() // the child has its own descriptor
 	cmd := exec.Command(cmp.Or(sp.Binary, s.binary), sp.Args...)
 	cmd.Args[0] = "holdfast" // whatever its file is called
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.Dir = sp.Env, log, log, processAttributes(), s.dir
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.Dir = sp.Env, log, log, ProcessAttributes(), s.dir
 	switch {
 	case sp.Failpoint != "":
 		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], failpoint.Env+"="+sp.Failpoint, failpoint.EnvLog+"="+s.failpointLog(sp.Name))

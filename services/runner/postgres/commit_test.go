@@ -201,14 +201,18 @@ func TestCommits_ReadNothingElse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	for name, tc := range map[string]struct {
-		sql  string
-		uses []string
+		sql   string
+		uses  []string
+		looks int // at one row each, which a LIMIT keeps from becoming a join
 	}{
-		"commit": {commitRuns, []string{"runs_pkey", "pending_pkey", "timers_pkey", "spend_pkey"}},
-		"load":   {loadRuns, []string{"runs_pkey", "deleted_pkey"}},
-		"find":   {findCommits, []string{"runs_pkey", "journal_by_cause"}},
+		"commit": {commitRuns, []string{"runs_pkey", "pending_pkey", "timers_pkey", "spend_pkey"}, 0},
+		"load":   {loadRuns, []string{"runs_pkey", "deleted_pkey"}, 2},
+		"find":   {findCommits, []string{"runs_pkey", "journal_by_cause"}, 0},
 	} {
 		plan := db.KeptPlan(t, tc.sql)
+		if n := strings.Count(plan, "Limit"); n < tc.looks {
+			t.Errorf("%s looks for %d rows by themselves, want %d:\n%s", name, n, tc.looks, plan)
+		}
 		for _, index := range tc.uses {
 			if !strings.Contains(plan, "using "+index+" on") {
 				t.Errorf("%s does not use %s:\n%s", name, index, plan)
