@@ -358,7 +358,7 @@ func (s *Service) send(ctx context.Context, st *State, plan *Plan, facts []Fact,
 // again is redelivery as outbox: everything that every row of this cause said
 // goes out once more, then the state is driven.
 func (s *Service) again(ctx context.Context, l Loaded, plan *Plan, m events.Received, in Input) (*claimed, error) {
-	rows, err := s.store.RowsOf(ctx, l.State.RunID, m.ID)
+	rows, err := s.store.RowsOf(ctx, l.State.RunID, m.ID, l.State.recordedFrom(m.ID))
 	if err != nil {
 		return nil, err
 	}

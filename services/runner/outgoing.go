@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -372,4 +373,18 @@ func StepAgain(s *State, epoch int64, n uint64) events.Message {
 
 func stepID(run events.RunID, seq, epoch int64) string {
 	return fmt.Sprintf("step:%s:%d:%d", run, seq, epoch)
+}
+
+// afterStep is the first row that the step of an id can have led to; 0 when the id is not
+// a step's.
+func afterStep(id string) int64 {
+	parts := strings.Split(id, ":")
+	if len(parts) != 4 || parts[0] != "step" {
+		return 0
+	}
+	seq, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return seq + 1
 }

@@ -215,6 +215,13 @@ func (s *State) Apply(f Fact) error {
 	return nil
 }
 
+// recordedFrom is the first row of a cause that the run has recorded: a deadline that
+// passed stands before the row of the message that found it so.
+func (s *State) recordedFrom(cause string) int64 {
+	seq, _ := s.Causes.get(cause)
+	return seq - 1
+}
+
 func (s *State) apply(f Fact) error {
 	switch f.Kind {
 	case events.FactStarted:

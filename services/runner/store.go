@@ -85,8 +85,9 @@ type Store interface {
 	ParkDamaged(ctx context.Context, id events.RunID, d *DamagedError, worker string, tell *events.Notice) (f Fact, namespace string, err error)
 	// RefOf returns what a run executes, whatever its rows hold.
 	RefOf(ctx context.Context, id events.RunID) (namespace string, ref events.Ref, err error)
-	// RowsOf returns the rows of a cause, in order.
-	RowsOf(ctx context.Context, id events.RunID, cause string) ([]Fact, error)
+	// RowsOf returns the rows of a cause from row from on, in order. It reads the run's
+	// rows from there to the end.
+	RowsOf(ctx context.Context, id events.RunID, cause string, from int64) ([]Fact, error)
 	// Claim takes a free claim at row seq. It returns ErrVersionConflict when
 	// the run moved or somebody has it.
 	Claim(ctx context.Context, id events.RunID, seq int64, worker, cause string) (epoch int64, err error)

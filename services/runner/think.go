@@ -54,7 +54,7 @@ func (s *Service) stepOnce(ctx context.Context, id events.RunID, m events.Receiv
 		}
 		// A step that was redelivered re-publishes what its answer said.
 		if m.Redelivered() {
-			rows, err := s.store.RowsOf(ctx, id, m.ID)
+			rows, err := s.store.RowsOf(ctx, id, m.ID, afterStep(m.ID))
 			if err != nil {
 				return nil, err
 			}
@@ -330,14 +330,11 @@ func OwnAnswer(st *State, c Claimed, r Request, answer Answer, callErr error) in
 
 // sendAnswer publishes the rows of an answer whose commit is known from reading.
 func (s *Service) sendAnswer(ctx context.Context, l Loaded, plan *Plan, c claimed, seq int64) (again bool, err error) {
-	rows, err := s.store.RowsOf(ctx, c.run, c.Cause)
+	rows, err := s.store.RowsOf(ctx, c.run, c.Cause, seq)
 	if err != nil {
 		return false, err
 	}
 	for _, f := range rows {
-		if f.Seq < seq {
-			continue
-		}
 		if err := s.send(ctx, l.State, plan, []Fact{f}, f.At); err != nil {
 			return false, fmt.Errorf("%w: %w", errPublish, err)
 		}

@@ -207,7 +207,8 @@ func TestCommits_ReadNothingElse(t *testing.T) {
 	}{
 		"commit": {commitRuns, []string{"runs_pkey", "pending_pkey", "timers_pkey", "spend_pkey"}, 0},
 		"load":   {loadRuns, []string{"runs_pkey", "deleted_pkey"}, 2},
-		"find":   {findCommits, []string{"runs_pkey", "journal_by_cause"}, 0},
+		"find":   {findCommits, []string{"runs_pkey", "journal_pkey"}, 0},
+		"rows":   {rowsOf, []string{"journal_pkey"}, 0},
 	} {
 		plan := db.KeptPlan(t, tc.sql)
 		if n := strings.Count(plan, "Limit"); n < tc.looks {

@@ -111,11 +111,11 @@ func scanFact(row pgx.CollectableRow) (runner.Fact, error) {
 
 const rowsOf = `
 SELECT seq, kind, status, cause, inbound, worker, at, data
-FROM runner.journal WHERE run_id = $1 AND cause = $2 ORDER BY seq`
+FROM runner.journal WHERE run_id = $1 AND seq >= $3 AND cause = $2 ORDER BY seq`
 
 // RowsOf implements runner.Store.
-func (s *Store) RowsOf(ctx context.Context, id events.RunID, cause string) ([]runner.Fact, error) {
-	facts, err := s.facts(ctx, rowsOf, string(id), cause)
+func (s *Store) RowsOf(ctx context.Context, id events.RunID, cause string, from int64) ([]runner.Fact, error) {
+	facts, err := s.facts(ctx, rowsOf, string(id), cause, from)
 	if err != nil {
 		return nil, fmt.Errorf("rows of %s in run %s: %w", cause, id, err)
 	}
