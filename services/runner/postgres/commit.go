@@ -104,7 +104,9 @@ func follow(ctx context.Context, tx pgx.Tx, c runner.Commit) error {
 // What a run adds are the elements of the later arrays from its _from to its _to. The
 // runs come in the order of their ids and are locked in it; LIMIT tells the planner that
 // they are few, so that it looks up each by its key. A row of what was spent is inserted
-// only when there is none: inserting runs a trigger that reads runs.
+// only when there is none: inserting runs a trigger that reads runs. What is waited for is
+// looked up and not inserted ON CONFLICT, which writes a record more for each row; nobody
+// else inserts any while the version holds. OFFSET keeps that a look for each.
 var commitRuns = `
 WITH run AS (
     UPDATE runner.runs r SET seq = i.seq, status = i.status, waiting = i.waiting, output = coalesce(i.output::json, r.output), error = i.error::json,
@@ -144,7 +146,7 @@ open AS (
     SELECT run.run_id, run.namespace, ($52::text[])[k], ($53::text[])[k], ($54::text[])[k],
         CASE WHEN ($53::text[])[k] IN ('signal', 'timer', 'slots') THEN 'infinity' ELSE clock_timestamp() + interval '30 s' END
     FROM run, generate_series(run.open_from, run.open_to) k
-    ON CONFLICT (run_id, item) DO NOTHING),
+    WHERE NOT EXISTS (SELECT FROM runner.pending p WHERE p.run_id = run.run_id AND p.item = ($52::text[])[k] OFFSET 0)),
 off AS (DELETE FROM runner.timers t USING run WHERE t.run_id = run.run_id AND t.timer = ANY(($55::text[])[run.off_from:run.off_to])),
 armed AS (
     INSERT INTO runner.timers (run_id, timer, due, next_try)

@@ -51,8 +51,8 @@ WITH effect AS (
 	RETURNING e.effect_id, i.attempt_id, e.epoch, i.worker, i.receipt
 )
 INSERT INTO tools.receipts (effect_id, attempt_id, epoch, worker, late, body)
-SELECT effect_id, attempt_id, epoch, worker, false, receipt::json FROM effect
-ON CONFLICT (effect_id, attempt_id) DO NOTHING`
+SELECT e.effect_id, e.attempt_id, e.epoch, e.worker, false, e.receipt::json FROM effect e
+ WHERE NOT EXISTS (SELECT FROM tools.receipts r WHERE r.effect_id = e.effect_id AND r.attempt_id = e.attempt_id)`
 
 // answerManySQL answers the calls that wait for what settleManySQL has settled, as
 // answerAllSQL does for one. It is a statement of its own: it must see the calls that were

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-run/holdfast/internal/pg"
 	"github.com/holdfast-run/holdfast/pkg/events"
 	"github.com/holdfast-run/holdfast/services/tools"
 )
@@ -28,7 +29,55 @@ func standingOf(columns, namespace, tool, run string) string {
 	 ORDER BY s.since, s.stop_id LIMIT 1`
 }
 
-var standingSQL = standingOf(stopColumns+`, 0::bigint`, `$1`, `$2`, `$3`)
+// standingSQL looks for many acts at once.
+var standingSQL = `
+SELECT i.n::int, s.* FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS i(namespace, tool, run_id, n)
+ CROSS JOIN LATERAL (` + standingOf(stopColumns+`, 0::bigint`, `i.namespace`, `i.tool`, `i.run_id`) + `) s`
+
+// act is what a stop may forbid.
+type act struct {
+	namespace, tool string
+	run             events.RunID
+}
+
+// stood is the stop that forbids an act, if one does; err is of the read, which is not
+// tried again here.
+type stood struct {
+	stop *tools.Stop
+	err  error
+}
+
+// newStandings merges the looks at stops of acts that are about to begin. Each is sent
+// after it was asked for, so it sees every stop that was put before.
+func newStandings(s *Store) *pg.Group[act, stood] {
+	return &pg.Group[act, stood]{
+		Name: "tools.standings", Key: func(a act) string { return string(a.run) }, Repeats: true,
+		Many: func(ctx context.Context, all []act) ([]stood, error) { return s.standMany(ctx, all), nil },
+	}
+}
+
+func (s *Store) standMany(ctx context.Context, all []act) []stood {
+	var namespaces, names, runs []string
+	for _, a := range all {
+		namespaces, names, runs = append(namespaces, a.namespace), append(names, a.tool), append(runs, string(a.run))
+	}
+	out := make([]stood, len(all))
+	b := &pgx.Batch{}
+	b.Queue(standingSQL, namespaces, names, runs).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[numberedStop])
+		for _, r := range found {
+			out[r.N-1].stop = new(tools.Stop)
+			*out[r.N-1].stop = r.stop()
+		}
+		return err
+	})
+	if err := s.keyed.Send(ctx, b); err != nil {
+		for i := range out {
+			out[i] = stood{err: err}
+		}
+	}
+	return out
+}
 
 const putStopSQL = `
 INSERT INTO tools.stops AS s (stop_id, namespace, scope, name, note, principal) VALUES ($1, $2, $3, $4, $5, $6)
@@ -71,6 +120,17 @@ type stopRow struct {
 	Held                                 int64
 }
 
+// numberedStop is a stop and the act that it forbids, from one.
+type numberedStop struct {
+	N int
+	stopRow
+}
+
+func (r stopRow) stop() tools.Stop {
+	return tools.Stop{ID: r.ID, Namespace: r.Namespace, Scope: r.Scope, Name: r.Name, Note: r.Note, By: r.By,
+		Since: r.Since.UTC(), EndedAt: at(r.EndedAt), EndedBy: r.EndedBy, EndNote: r.EndNote, Held: r.Held}
+}
+
 func stops(rows pgx.Rows, err error) ([]tools.Stop, error) {
 	found, err := collect[stopRow](rows, err)
 	if err != nil {
@@ -78,8 +138,7 @@ func stops(rows pgx.Rows, err error) ([]tools.Stop, error) {
 	}
 	out := make([]tools.Stop, 0, len(found))
 	for _, r := range found {
-		out = append(out, tools.Stop{ID: r.ID, Namespace: r.Namespace, Scope: r.Scope, Name: r.Name, Note: r.Note, By: r.By,
-			Since: r.Since.UTC(), EndedAt: at(r.EndedAt), EndedBy: r.EndedBy, EndNote: r.EndNote, Held: r.Held})
+		out = append(out, r.stop())
 	}
 	return out, nil
 }
@@ -97,7 +156,11 @@ var _ tools.StopStore = (*Store)(nil)
 
 // Standing implements tools.Store.
 func (s *Store) Standing(ctx context.Context, namespace, tool string, run events.RunID) (*tools.Stop, error) {
-	return oneStop(s.pool.Query(ctx, standingSQL, namespace, tool, string(run)))
+	saw, err := s.standings.Do(ctx, act{namespace, tool, run})
+	if err == nil {
+		err = saw.err
+	}
+	return saw.stop, err
 }
 
 // PutStop implements tools.StopStore.

@@ -21,11 +21,12 @@ import (
 // Store implements the interfaces of package tools. It is safe for concurrent
 // use; all it keeps are the changes that wait to go together.
 type Store struct {
-	pool     *pgxpool.Pool
-	keyed    *pg.Keyed // for what each call needs
-	looks    *pg.Group[look, looked]
-	intents  *pg.Group[beginning, opened]
-	outcomes *pg.Group[tools.Finish, settled]
+	pool      *pgxpool.Pool
+	keyed     *pg.Keyed // for what each call needs
+	looks     *pg.Group[look, looked]
+	intents   *pg.Group[beginning, opened]
+	standings *pg.Group[act, stood]
+	outcomes  *pg.Group[tools.Finish, settled]
 }
 
 var (
@@ -37,7 +38,7 @@ var (
 // New returns a store on pool, which connects as holdfast_tools.
 func New(pool *pgxpool.Pool) *Store {
 	s := &Store{pool: pool, keyed: pg.NewKeyed(pool)}
-	s.looks, s.intents, s.outcomes = newLooks(s), newIntents(s), newOutcomes(s)
+	s.looks, s.intents, s.standings, s.outcomes = newLooks(s), newIntents(s), newStandings(s), newOutcomes(s)
 	return s
 }
 

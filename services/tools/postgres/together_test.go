@@ -157,6 +157,26 @@ func TestOutcomes_OneIsLateAndAReplyIsLost(t *testing.T) {
 	wg.Wait()
 }
 
+// Acts that look at the stops together see each its own.
+func TestStandings_EachSeesItsOwn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	s := New(db.Open(t, "holdfast_tools"))
+	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tools.stops (stop_id, namespace, scope, name, note, principal)
+		VALUES ('s1', 'default', 'tool', 'pay', 'n', 'p'), ('s2', 'other', 'all', '', 'n', 'p')`); err != nil {
+		t.Fatal(err)
+	}
+	for i, saw := range s.standMany(t.Context(), []act{{"default", "look", "r1"}, {"default", "pay", "r2"}, {"other", "look", "r3"}, {"default", "pay", "r2"}}) {
+		got := ""
+		if saw.stop != nil {
+			got = saw.stop.ID
+		}
+		if want := []string{"", "s1", "s2", "s1"}[i]; got != want || saw.err != nil {
+			t.Errorf("act %d sees stop %q (%v), want %q", i, got, saw.err, want)
+		}
+	}
+}
+
 // Statements of many calls find each row by its key, also by a plan that was made while the
 // ledger was empty.
 func TestTogether_ReadsNothingElse(t *testing.T) {
@@ -171,6 +191,7 @@ func TestTogether_ReadsNothingElse(t *testing.T) {
 		"effects":  {lookEffectsSQL, []string{"effects_id"}},
 		"around":   {lookAroundSQL, []string{"effects_id", "calls_pkey", "runs_pkey", "deleted_pkey"}},
 		"intents":  {openManySQL, []string{"calls_pkey"}},
+		"stops":    {standingSQL, nil},
 		"outcomes": {settleManySQL, []string{"effects_id"}},
 		"answers":  {answerManySQL, []string{"effects_id", "calls_effect"}},
 	} {
@@ -180,8 +201,10 @@ func TestTogether_ReadsNothingElse(t *testing.T) {
 				t.Errorf("%s does not use %s:\n%s", name, index, plan)
 			}
 		}
-		if strings.Contains(plan, "Hash Join") || strings.Contains(plan, "Merge Join") {
-			t.Errorf("%s reads a table from end to end:\n%s", name, plan)
+		for _, all := range []string{"Hash Join", "Merge Join", "Hash Anti Join", "Merge Anti Join"} {
+			if strings.Contains(plan, all) {
+				t.Errorf("%s reads a table from end to end:\n%s", name, plan)
+			}
 		}
 	}
 }
