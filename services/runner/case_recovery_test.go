@@ -184,7 +184,8 @@ func TestCaseC06_AskingAgainHarmsNobody(t *testing.T) {
 	}
 	asked := 0
 	r.eventually("all have ended", func() bool {
-		tag, err := r.sql.Exec(t.Context(), `UPDATE runner.pending SET next_nudge = clock_timestamp()`)
+		tag, err := r.sql.Exec(t.Context(), `UPDATE runner.pending p SET next_nudge = clock_timestamp()
+			FROM (SELECT run_id, item FROM runner.pending FOR UPDATE SKIP LOCKED) d WHERE p.run_id = d.run_id AND p.item = d.item`) // a commit has many of them, in another order
 		if err != nil {
 			t.Fatal(err)
 		}
