@@ -136,6 +136,10 @@ check-broken: ## that the broken demo reports duplicates and fails
 	if $(MAKE) demo-broken >$$log 2>&1; then cat $$log; echo "the broken ledger went unnoticed"; exit 1; fi; \
 	grep -m 1 '^FAILED  duplicate-action rate' $$log || { cat $$log; echo "it failed for another reason than duplicates"; exit 1; }
 
+.PHONY: check-deploy
+check-deploy: setup-run ## deploy/k8s and deploy/helm by the code of Kubernetes and Helm themselves: an API server would accept every object; compiles for some minutes the first time
+	cd test/kube && ../../$(GO) vet . && ../../$(GO) test -count=1 -vet=off -ldflags=-w .
+
 PICTURES ?= $(CURDIR)/bin/pictures
 .PHONY: browser
 browser: setup ## the console in a real browser, everything; pictures of each page go to bin/pictures
@@ -144,7 +148,7 @@ browser: setup ## the console in a real browser, everything; pictures of each pa
 	@echo "$$(find $(PICTURES) -name '*.png' | wc -l) pictures are in $(PICTURES)"
 
 .PHONY: check-all
-check-all: test demo check-broken soak browser ## all of that, the soak and the whole set in a browser: takes about half an hour
+check-all: test demo check-broken check-deploy soak browser ## all of that, the soak and the whole set in a browser: takes about half an hour
 
 .PHONY: gen
 gen: setup-run ## rewrite generated files

@@ -56,7 +56,7 @@ func (c *DevCmd) Validate() error {
 	if c.Listen != "" && !isLoopback(c.Listen) {
 		return fmt.Errorf("dev listens on loopback only, because it asks nobody for a token; for %s use \"holdfast serve\"", c.Listen)
 	}
-	return c.ServiceSettings.Validate()
+	return errors.Join(c.ServiceSettings.Validate(), c.NatsSettings.validate())
 }
 
 // Run implements the command.
@@ -85,7 +85,7 @@ func (c *DevCmd) serve(ctx context.Context, ready func(*process, []client.Applie
 	secrets := &devSecrets{dir: dir}
 	p := &process{
 		database: c.DatabaseSettings, nats: c.NatsSettings, common: c.ProcessSettings, services: c.ServiceSettings,
-		dataDir: dir, log: c.logger(), dev: &devPrincipal, secrets: secrets.resolve,
+		running: services, dataDir: dir, log: c.logger(), dev: &devPrincipal, secrets: secrets.resolve,
 	}
 	if p.databaseURL, err = c.url(); err != nil {
 		return usage(err)

@@ -18,6 +18,7 @@ type NatsServerSettings struct {
 	NatsListen        string        `group:"nats" default:"127.0.0.1:4222" help:"Where \"serve nats\" listens (${default}); port 0 is a free one. Anything but loopback needs --nats-token."`
 	NatsToken         config.Secret `group:"nats" placeholder:"TOKEN" help:"What clients of \"serve nats\" must show: nats://TOKEN@host."`
 	NatsTokenFile     string        `group:"nats" placeholder:"FILE" help:"File that holds it."`
+	NatsConfig        string        `group:"nats" placeholder:"FILE" help:"What else \"serve nats\" should know, in nats-server's own form: users with permissions (deploy/nats/holdfast.conf), TLS."`
 	NatsMonitorPort   int           `group:"nats" default:"0" help:"Port for nats-server's own monitoring pages; 0 is none."`
 	NatsMaxStoreBytes int64         `group:"nats" default:"0" help:"Most that all streams may store; 0 is 32 GiB."`
 }
@@ -42,11 +43,11 @@ func (p *process) addNATSServer(s NatsServerSettings) {
 				return nil, err
 			}
 		}
-		if token == "" && !isLoopback(s.NatsListen) {
-			return nil, errors.New("refusing to listen on " + s.NatsListen + " without a token: set --nats-token-file, or listen on 127.0.0.1")
+		if token == "" && s.NatsConfig == "" && !isLoopback(s.NatsListen) {
+			return nil, errors.New("refusing to listen on " + s.NatsListen + " without a token: set --nats-token-file or --nats-config, or listen on 127.0.0.1")
 		}
 		server, err := natsdev.Start(ctx, natsdev.Config{
-			Dir: s.NatsDir, Host: host, Port: port, MonitorPort: s.NatsMonitorPort, Token: token,
+			Dir: s.NatsDir, Host: host, Port: port, MonitorPort: s.NatsMonitorPort, Token: token, ConfigFile: s.NatsConfig,
 			MaxStoreBytes: s.NatsMaxStoreBytes, Log: p.log,
 		})
 		if err != nil {

@@ -35,7 +35,10 @@ type process struct {
 	nats     NatsSettings
 	common   ProcessSettings
 	services ServiceSettings
-	dataDir  string // of natsdev and pgdev
+	running  []string // the services that share a connection to NATS
+	dataDir  string   // of natsdev and pgdev
+
+	certificates door.Certificates // of the doors
 
 	log    *slog.Logger
 	health lifecycle.Health
@@ -213,7 +216,8 @@ func (p *process) door(service string, pool *pgxpool.Pool) *door.Door {
 // announced when it is back.
 func (p *process) addBus() {
 	p.part("bus", func(ctx context.Context) (lifecycle.Service, error) {
-		c := bus.Config{URL: p.nats.NatsURL, Name: "holdfast", InProcess: p.inProcess, Replicas: p.nats.NatsReplicas, Log: p.log}
+		c := p.nats.connection(p.running)
+		c.InProcess, c.Log = p.inProcess, p.log
 		if c.URL == "" && c.InProcess == nil {
 			return nil, errors.New("no NATS: set --nats-url (HOLDFAST_NATS_URL), or start one with \"holdfast serve nats\"")
 		}

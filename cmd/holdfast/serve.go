@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -30,6 +32,10 @@ type ServeCmd struct {
 
 	Listen       string `group:"http" placeholder:"ADDR" help:"Where the doors listen. Default: 127.0.0.1 and the port of the first service named (trigger 8701, tools 8702, approvals 8703, console 8704, edge 8787). Anything but loopback needs tokens, see 'holdfast migrate --help'."`
 	HealthListen string `group:"http" placeholder:"ADDR" help:"Where /live, /ready, /started and /metrics listen. Default: 127.0.0.1 and the service's port plus 10 (runner 8715, nats 8717)."`
+
+	TLSCert     string `name:"tls-cert" group:"http" placeholder:"FILE" help:"The doors speak HTTPS with this certificate (PEM), which is read again when it changes. The health port stays plain."`
+	TLSKey      string `name:"tls-key" group:"http" placeholder:"FILE" help:"Its key."`
+	TLSClientCA string `name:"tls-client-ca" group:"http" placeholder:"FILE" help:"Who shows no certificate from these authorities is refused."`
 
 	model runner.Model // answers instead of the adapters; of the bench
 }
@@ -70,7 +76,11 @@ func (c *ServeCmd) Validate() error {
 			}
 		}
 	}
-	return errors.Join(append(errs, c.ServiceSettings.Validate())...)
+	return errors.Join(append(errs, c.ServiceSettings.Validate(), c.NatsSettings.validate(), c.certificates(nil).Validate(), c.EdgeSettings.validate())...)
+}
+
+func (c *ServeCmd) certificates(log *slog.Logger) door.Certificates {
+	return door.Certificates{CertFile: c.TLSCert, KeyFile: c.TLSKey, ClientCAFile: c.TLSClientCA, Log: log}
 }
 
 // listen is where the doors listen: as told, else by the first service with one.
@@ -100,8 +110,9 @@ func (c *ServeCmd) Run(ctx context.Context) error {
 	defer holdHeapRoom()()
 	p := &process{
 		database: c.DatabaseSettings, nats: c.NatsSettings, common: c.ProcessSettings, services: c.ServiceSettings,
-		log: c.logger(), secrets: resolveSecret, model: c.model,
+		running: c.Services, log: c.logger(), secrets: resolveSecret, model: c.model,
 	}
+	p.certificates = c.certificates(p.log)
 	name := "holdfast"
 	if len(c.Services) == 1 {
 		name = c.Services[0]
@@ -148,6 +159,18 @@ func (c *ServeCmd) addServices(p *process) (err error) {
 	return nil
 }
 
+// listens is the server of doors, over TLS when there are certificates.
+func (p *process) listens(addr string, handler http.Handler) (lifecycle.Service, error) {
+	p.http = door.NewServer(addr, handler)
+	if !p.certificates.On() {
+		return p.http, nil
+	}
+	if err := p.http.Secure(p.certificates); err != nil {
+		return nil, err
+	}
+	return p.http, nil
+}
+
 // addDoors serves the doors of the services before it on one address.
 func (p *process) addDoors(addr string) {
 	p.part("http", func(context.Context) (lifecycle.Service, error) {
@@ -155,8 +178,7 @@ func (p *process) addDoors(addr string) {
 		if err != nil {
 			return nil, err
 		}
-		p.http = door.NewServer(addr, handler)
-		return p.http, nil
+		return p.listens(addr, handler)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/config"
 	"github.com/holdfast-run/holdfast/internal/egress"
 	"github.com/holdfast-run/holdfast/internal/pg"
@@ -59,6 +60,29 @@ func (s DatabaseSettings) config(url config.Secret, service string) pg.Config {
 type NatsSettings struct {
 	NatsURL      config.Secret `name:"nats-url" group:"nats" placeholder:"URL" help:"nats://host:4222; several separated by commas."`
 	NatsReplicas int           `group:"nats" default:"1" help:"Copies of every stream in a NATS cluster: 1, 3 or 5 (${default})."`
+
+	NatsUser         string        `group:"nats" placeholder:"NAME" help:"Who connects; docs/nats.md has a user for each service that may do what it needs and no more."`
+	NatsPassword     config.Secret `group:"nats" placeholder:"TEXT" help:"Its password."`
+	NatsPasswordFile string        `group:"nats" placeholder:"FILE" help:"File that holds it; read again for each connection, as are all these files."`
+	NatsCreds        string        `group:"nats" placeholder:"FILE" help:"Instead of a user: a credentials file, with a JWT and its seed."`
+	NatsNkey         string        `group:"nats" placeholder:"FILE" help:"Instead of a user: a file with the seed of an nkey."`
+	NatsCA           string        `name:"nats-ca" group:"nats" placeholder:"FILE" help:"Authorities that NATS' certificates are from (PEM); with it the connection is TLS. Without it the system's count, for tls:// URLs."`
+	NatsCert         string        `group:"nats" placeholder:"FILE" help:"Certificate that this process shows to NATS (PEM)."`
+	NatsKey          string        `group:"nats" placeholder:"FILE" help:"Its key."`
+	NatsProvision    string        `group:"nats" enum:"all,own" default:"all" help:"Streams that are set up when they are missing: all, or own, which are the inboxes of this process' services (${default})."`
+}
+
+func (s NatsSettings) validate() error { return s.connection(nil).Credentials.Validate() }
+
+// connection is what a connection needs over which services run.
+func (s NatsSettings) connection(services []string) bus.Config {
+	return bus.Config{
+		URL: s.NatsURL, Name: "holdfast", Replicas: s.NatsReplicas, Services: services, Own: s.NatsProvision == "own",
+		Credentials: bus.Credentials{
+			User: s.NatsUser, Password: s.NatsPassword, PasswordFile: s.NatsPasswordFile, CredsFile: s.NatsCreds, NKeyFile: s.NatsNkey,
+			CAFile: s.NatsCA, CertFile: s.NatsCert, KeyFile: s.NatsKey,
+		},
+	}
 }
 
 // ProcessSettings are of one process, whatever it runs.

@@ -31,3 +31,9 @@ for service in trigger runner tools approvals console; do
   make "$service-password" "$(random)"
   make "$service-database-url" "postgres://holdfast_$service:$(cat "secrets/$service-password")@postgres:5432/holdfast?sslmode=disable"
 done
+
+# The passwords of NATS' users: one file each, and all of them for the server.
+for service in trigger runner tools approvals console; do
+  make "$service-nats-password" "nats_$(random)" >&2
+  printf '%s_password: "%s"\n' "$service" "$(cat "secrets/$service-nats-password")"
+done >secrets/nats-passwords.conf

@@ -54,6 +54,7 @@ var rules = map[string]rule{
 	"internal/watchdog":    {},
 	"internal/bus":         {may: plus(kit, "pkg/events"), libs: []string{natsClient, otel}},
 	"internal/pg":          {may: plus(kit, "pkg/events"), libs: []string{pgx, "github.com/pressly/goose/v3", "github.com/exaring/otelpgx", otel}},
+	"internal/certtest":    {},
 	"internal/clocktest":   {},
 	"internal/linetest":    {},
 	"internal/mcptest":     {},
@@ -106,6 +107,8 @@ var rules = map[string]rule{
 	"test":        {may: []string{"pkg/", "internal/"}, libs: []string{pgx, natsClient}},
 	"test/e2e":    {may: []string{"pkg/", "internal/", "services/runner", "services/runner/journaltest"}, libs: []string{pgx, natsClient, "github.com/modelcontextprotocol/go-sdk"}},
 	"test/deploy": {may: []string{"pkg/", "internal/"}, libs: []string{pgx, natsClient, "github.com/santhosh-tekuri/jsonschema/v6"}},
+	// A module of its own: what validates as Kubernetes does takes minutes to compile.
+	"test/kube": {libs: []string{"helm.sh/helm/v4", "k8s.io/kubernetes", "k8s.io/pod-security-admission"}},
 	// The simulation calls the pure decisions of all services.
 	"test/sim":     {may: []string{"pkg/", "services/runner", "services/tools", "services/approvals", "services/trigger", "services/console"}},
 	"scripts":      {},
@@ -156,7 +159,7 @@ func testMay(dir string) []string {
 // testLibs are libraries for test files anywhere.
 var testLibs = []string{
 	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal",
-	pgx, natsClient, huma, otel, "github.com/anthropics/anthropic-sdk-go/v2",
+	pgx, natsClient, "github.com/nats-io/nkeys", huma, otel, "github.com/anthropics/anthropic-sdk-go/v2",
 	"github.com/compose-spec/compose-go/v2", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/kustomize", "sigs.k8s.io/yaml", yaml,
 }
 

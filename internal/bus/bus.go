@@ -29,7 +29,14 @@ type Config struct {
 	// Silence is how long the line may say nothing, not even an answer to a ping,
 	// before it is given up and made anew; zero means nine seconds.
 	Silence time.Duration
-	Log     *slog.Logger
+	// Credentials are not used with InProcess.
+	Credentials
+	// Services run over this connection, which gives it its inbox. With Own they set
+	// up the streams that are theirs (Owned) and no others, which wait for their
+	// owners; a NATS user of PermissionsOf may do no more.
+	Services []string
+	Own      bool
+	Log      *slog.Logger
 }
 
 // ErrDisconnected says that there was no connection to NATS for as long as the
@@ -48,6 +55,7 @@ type Bus struct {
 	js       jetstream.JetStream
 	log      *slog.Logger
 	replicas int
+	owned    []string // streams that may be set up; nil = all
 	held     *heldTable
 
 	mu        sync.Mutex
@@ -74,9 +82,17 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
+	if c.Own {
+		b.owned = []string{}
+		for _, s := range c.Services {
+			b.owned = append(b.owned, Owned(s)...)
+		}
+	}
 	quiet := cmp.Or(c.Silence, silence)
 	opts := []nats.Option{
 		nats.Name(c.Name),
+		nats.CustomInboxPrefix(Inbox(c.Services...)),
+		nats.IgnoreAuthErrorAbort(), // a password that changes here and there at different moments
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1), // the default gives up after two minutes, for ever
 		nats.ReconnectWait(reconnectAfter),
@@ -108,6 +124,12 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	}
 	if c.InProcess != nil {
 		opts = append(opts, nats.InProcessServer(c.InProcess))
+	} else {
+		more, err := c.Credentials.options()
+		if err != nil {
+			return nil, fmt.Errorf("connect to NATS: %w", err)
+		}
+		opts = append(opts, more...)
 	}
 	nc, err := nats.Connect(c.URL.Reveal(), opts...)
 	if err != nil {

@@ -29,7 +29,8 @@ const (
 var ErrNotProvisioned = errors.New("streams are not set up")
 
 // Provision sets up all streams and durable consumers, one for each tool pool;
-// the pool of callbacks is always among them.
+// the pool of callbacks is always among them. With Config.Own it is those that
+// the connection's services own.
 // It may be called again, by many processes at once and over the settings of an
 // older release. When streams vanish later, this Bus sets them up again with
 // the same pools. It waits for a connection until ctx ends.
@@ -66,6 +67,9 @@ func (b *Bus) provision(ctx context.Context, pools []string) error {
 		return fmt.Errorf("provision: %w", err)
 	}
 	for _, s := range streams(b.replicas) {
+		if !b.owns(s.Name) {
+			continue
+		}
 		err := again(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateOrUpdateStream(ctx, s)
 			return err
@@ -75,6 +79,9 @@ func (b *Bus) provision(ctx context.Context, pools []string) error {
 		}
 	}
 	for _, d := range durables(pools) {
+		if !b.owns(d.stream) {
+			continue
+		}
 		err := again(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateOrUpdateConsumer(ctx, d.stream, d.config())
 			return err
@@ -85,6 +92,8 @@ func (b *Bus) provision(ctx context.Context, pools []string) error {
 	}
 	return nil
 }
+
+func (b *Bus) owns(stream string) bool { return b.owned == nil || slices.Contains(b.owned, stream) }
 
 // again repeats do: another process may be doing the same at this moment, or
 // the server has just come up and lost the request.

@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,7 @@ import (
 type Server struct {
 	http     *http.Server
 	addr     string
+	secure   *tls.Config // nil = plain HTTP
 	stopping chan struct{}
 	stopOnce sync.Once
 	mu       sync.Mutex
@@ -46,6 +48,13 @@ func NewServer(addr string, handler http.Handler) *Server {
 		},
 	}
 	return s
+}
+
+// Secure makes the server speak TLS, HTTP/1.1 within it. Call it before Start.
+func (s *Server) Secure(c Certificates) error {
+	config, err := c.config()
+	s.secure = config
+	return err
 }
 
 // Name implements lifecycle.Service.
@@ -82,6 +91,9 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.New("http server was not started")
 	}
 	failed := make(chan error, 1)
+	if s.secure != nil {
+		ln = tls.NewListener(ln, s.secure)
+	}
 	go func() { failed <- s.http.Serve(ln) }()
 	select {
 	case <-ctx.Done():

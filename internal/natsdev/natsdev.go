@@ -40,6 +40,9 @@ type Config struct {
 	MonitorPort int
 	// Token, when set, is what clients must show ("nats://<token>@host").
 	Token config.Secret
+	// ConfigFile holds what else nats-server should know, in its own form: users and
+	// their permissions, TLS. What this Config says comes before it.
+	ConfigFile string
 	// MaxStoreBytes bounds all streams together; 0 = 32 GiB.
 	MaxStoreBytes int64
 	Log           *slog.Logger // nil = silent
@@ -78,20 +81,20 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 }
 
 func start(ctx context.Context, c Config, dir string) (*server.Server, error) {
-	opts := &server.Options{
-		ServerName:         "holdfast",
-		Host:               c.Host,
-		Port:               c.Port,
-		DontListen:         c.DontListen,
-		HTTPPort:           c.MonitorPort,
-		Authorization:      c.Token.Reveal(),
-		JetStream:          true,
-		StoreDir:           dir,
-		JetStreamMaxMemory: 256 << 20,
-		JetStreamMaxStore:  c.MaxStoreBytes,
-		SyncInterval:       time.Second,
-		NoSigs:             true,
+	opts := &server.Options{}
+	if c.ConfigFile != "" {
+		if err := opts.ProcessConfigFile(c.ConfigFile); err != nil {
+			return nil, fmt.Errorf("natsdev: %w", err)
+		}
 	}
+	opts.ServerName = "holdfast"
+	opts.Host, opts.Port, opts.DontListen, opts.HTTPPort = c.Host, c.Port, c.DontListen, c.MonitorPort
+	if c.Token != "" {
+		opts.Authorization = c.Token.Reveal()
+	}
+	opts.JetStream, opts.StoreDir = true, dir
+	opts.JetStreamMaxMemory, opts.JetStreamMaxStore = 256<<20, c.MaxStoreBytes
+	opts.SyncInterval, opts.NoSigs = time.Second, true
 	opts.JetStreamLimits.DefaultMaxConsumers = -1
 	if opts.Host == "" {
 		opts.Host = "127.0.0.1"

@@ -281,7 +281,7 @@ priorityClassName: high
 	}
 	tools := o.deployments["holdfast-tools"]
 	c := tools.Spec.Template.Spec.Containers[0]
-	if *tools.Spec.Replicas != 5 || c.EnvFrom[1].SecretRef.Name != "keys" || c.Env[1].Value != "10.20.0.0/16" || c.Resources.Limits.Cpu().String() != "3" {
+	if *tools.Spec.Replicas != 5 || c.EnvFrom[1].SecretRef.Name != "keys" || c.Env[len(c.Env)-1].Value != "10.20.0.0/16" || c.Resources.Limits.Cpu().String() != "3" {
 		t.Errorf("tools: %+v", tools.Spec)
 	}
 	if v := tools.Spec.Template.Spec.Volumes[1]; v.Secret.SecretName != "db" {
@@ -290,7 +290,7 @@ priorityClassName: high
 	if e := o.deployments["holdfast-edge"].Spec.Template.Spec.Containers[0].Env; len(e) != 1 || e[0].Value != "warn" {
 		t.Errorf("edge has the environment %+v", e)
 	}
-	if e := o.deployments["holdfast-console"].Spec.Template.Spec.Containers[0].Env; len(e) != 2 || e[1].Name != "HOLDFAST_OIDC_CLIENT_SECRET_FILE" {
+	if e := o.deployments["holdfast-console"].Spec.Template.Spec.Containers[0].Env; e[len(e)-1].Name != "HOLDFAST_OIDC_CLIENT_SECRET_FILE" {
 		t.Errorf("console has the environment %+v", e)
 	}
 	if got := o.configMaps["holdfast"].Data; got["HOLDFAST_CONSOLE_PUBLIC_URL"] != "https://agents.example.com" || got["HOLDFAST_LOG_LEVEL"] != "debug" {
@@ -434,8 +434,8 @@ func TestChart_ValuesAreUsedAndExplained(t *testing.T) {
 	before := render(t, "holdfast", values(t, prodValues(t), "route: {enabled: true}"))
 	changed := 0
 	for _, over := range []string{
-		"image: {repository: x}", "image: {tag: x}", "image: {pullPolicy: Always}", "imagePullSecrets: [{name: x}]", "host: x.example", "nats: {url: 'nats://x'}", "nats: {replicas: 5}",
-		"secrets: {database: x}", "secrets: {migrate: x}", "secrets: {oidc: x}", "config: {HOLDFAST_X: x}", "terminationGracePeriodSeconds: 99", "resources: {limits: {cpu: '9'}}",
+		"image: {repository: x}", "image: {tag: x}", "image: {pullPolicy: Always}", "imagePullSecrets: [{name: x}]", "host: x.example", "nats: {url: 'nats://x'}", "nats: {replicas: 5}", "nats: {users: false}",
+		"secrets: {database: x}", "secrets: {nats: x}", "secrets: {migrate: x}", "secrets: {oidc: x}", "config: {HOLDFAST_X: x}", "terminationGracePeriodSeconds: 99", "resources: {limits: {cpu: '9'}}",
 		"migrate: {backoffLimit: 9}", "migrate: {ttlSecondsAfterFinished: 9}", "migrate: {resources: {limits: {cpu: '9'}}}", "autoscaling: {enabled: false}", "autoscaling: {keda: false}",
 		"autoscaling: {cpu: 9}", "autoscaling: {cooldownSeconds: 9}", "autoscaling: {waiting: 9}", "autoscaling: {natsMonitoring: 'x:1'}", "autoscaling: {natsAccount: x}",
 		"ingress: {enabled: false}", "ingress: {className: x}", "ingress: {tlsSecret: x}", "ingress: {annotations: {x: x}}", "route: {enabled: false}", "route: {gateway: {name: x}}",

@@ -6,6 +6,7 @@ import (
 	"crypto/pbkdf2"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,7 +105,7 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s is killed after %v, before its own %v are over", name, s.StopGracePeriod, d)
 		}
 		for _, secret := range s.Secrets {
-			if secret.Source != name+"-database-url" || secret.Target != "database-url" {
+			if own := secret.Source == name+"-"+secret.Target; !own || secret.Target != "database-url" && secret.Target != "nats-password" {
 				t.Errorf("%s sees the secret %s as %s", name, secret.Source, secret.Target)
 			}
 		}
@@ -246,6 +247,12 @@ func TestCompose_Secrets(t *testing.T) {
 		}
 		known[c.Password] = name
 	}
+	for _, s := range roles {
+		if line := fmt.Sprintf("%s_password: %q\n", s, first[s+"-nats-password"]); !strings.Contains(first["nats-passwords"], line) {
+			t.Errorf("NATS does not know the password of %s", s)
+		}
+	}
+	usersConnect(t, []byte(first["nats-passwords"]), func(service string) string { return first[service+"-nats-password"] })
 	info, err := os.Stat(filepath.Join(dir, "secrets"))
 	if err != nil {
 		t.Fatal(err)

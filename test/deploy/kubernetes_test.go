@@ -92,6 +92,13 @@ func TestKubernetes_Deployments(t *testing.T) {
 				t.Errorf("%s is not protected while nodes are drained: %+v", name, pdb)
 			}
 			for _, v := range pod.Spec.Volumes {
+				if v.Secret != nil && v.Secret.SecretName == "holdfast-nats" && name != "holdfast-edge" {
+					// Its own password and no other's.
+					if diff := cmp.Diff([]corev1.KeyToPath{{Key: c.Name, Path: "password"}}, v.Secret.Items); diff != "" {
+						t.Errorf("%s sees passwords of others (-want +got):\n%s", name, diff)
+					}
+					continue
+				}
 				if v.Secret != nil && v.Secret.SecretName != "holdfast-database" && !(name == "holdfast-console" && v.Secret.SecretName == "holdfast-oidc") {
 					t.Errorf("%s mounts the secret %s", name, v.Secret.SecretName)
 				}

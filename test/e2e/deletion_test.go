@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/holdfast-run/holdfast/pkg/client"
@@ -111,11 +110,7 @@ func deleteUnderKills(t *testing.T, d *deployment) {
 // eventsOf returns the subjects under which the stream of events still has some of the runs.
 func (d *deployment) eventsOf(t *testing.T, runs ...events.RunID) (found []string) {
 	t.Helper()
-	nc, err := nats.Connect(d.natsURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := d.nats(t)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-run/holdfast/internal/authn"
+	"github.com/holdfast-run/holdfast/internal/bus"
 	"github.com/holdfast-run/holdfast/internal/bustest"
 	"github.com/holdfast-run/holdfast/internal/config"
 	"github.com/holdfast-run/holdfast/internal/pg"
@@ -31,6 +32,7 @@ type deployment struct {
 	db       *pgxpool.Pool // for reading views
 	env      []string
 	natsURL  string
+	users    string // the folder of NATS' users and their passwords; "" is a NATS that asks nobody
 	edge     string
 	token    string // of the administrator
 	secret   []byte // of the webhook
@@ -59,6 +61,7 @@ type servers struct {
 	database config.Secret // for migrations, and for the services when there is no pooler
 	pooler   config.Secret // where the services find the database; "" is there
 	nats     string        // "" is a process of the deployment
+	anybody  bool          // NATS asks nobody who they are, and each service sets up all streams
 }
 
 // deployPooled is deploy with PgBouncer in transaction mode between the services and
@@ -90,7 +93,12 @@ func deployOn(t *testing.T, on servers) *deployment {
 		"E2E_KEY=e2e-canary-41d7b09a", "E2E_WEBHOOK_SECRET=whsec_"+base64.StdEncoding.EncodeToString(secret),
 	)
 	if on.nats == "" {
-		d.plan("nats", "nats", "--nats-listen", nats, "--nats-dir", filepath.Join(t.TempDir(), "nats"))
+		args := []string{"--nats-listen", nats, "--nats-dir", filepath.Join(t.TempDir(), "nats")}
+		if !on.anybody {
+			d.users = natsUsers(t)
+			args = append(args, "--nats-config", filepath.Join(d.users, "holdfast.conf"))
+		}
+		d.plan("nats", "nats", args...)
 	} else {
 		d.env = append(d.env, "HOLDFAST_NATS_REPLICAS="+strconv.Itoa(bustest.Nodes))
 	}
@@ -131,8 +139,12 @@ func deployOn(t *testing.T, on servers) *deployment {
 
 func (d *deployment) plan(name, service string, args ...string) {
 	health := free(d.t)
+	env := slices.Clone(d.env)
+	if d.users != "" && slices.Contains(bus.Services(), service) {
+		env = append(env, "HOLDFAST_NATS_USER="+service, "HOLDFAST_NATS_PASSWORD_FILE="+filepath.Join(d.users, service), "HOLDFAST_NATS_PROVISION=own")
+	}
 	d.plans[name] = plan{
-		name: name, env: d.env, health: health,
+		name: name, env: env, health: health,
 		args: append([]string{"serve", service, "--health-listen", health}, args...),
 	}
 }

@@ -29,7 +29,7 @@ spec: {cron: "0 2 * * *", agent: clerk, overlap: allow, input: {job: "by-schedul
 func TestStarts_NATSLosesItsData(t *testing.T) {
 	t.Parallel()
 	const starts = 100
-	d := deploy(t, fresh(t))
+	d := deployOn(t, servers{database: fresh(t), anybody: true}) // announced before there ever was a runner
 	second := free(t)
 	d.plan("trigger-2", "trigger", "--listen", second)
 	d.start("trigger-2")

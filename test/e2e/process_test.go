@@ -68,7 +68,7 @@ func spawn(t *testing.T, p plan, more ...string) *process {
 	t.Cleanup(func() {
 		s.signal(t, syscall.SIGKILL)
 		<-s.done
-		s.saysNoSecret(t)
+		s.saysNothingBad(t)
 		if t.Failed() {
 			t.Logf("end of the log of %s (pid %d):\n%s", p.name, cmd.Process.Pid, s.tail())
 		}
@@ -146,12 +146,14 @@ func (s *process) term(t *testing.T) {
 	}
 }
 
-// saysNoSecret looks for the values of its secrets in all that it wrote.
-func (s *process) saysNoSecret(t *testing.T) {
+// saysNothingBad looks for the values of its secrets in all that it wrote, and for
+// what NATS refused to a service.
+func (s *process) saysNothingBad(t *testing.T) {
 	b, err := os.ReadFile(s.log)
 	if err != nil {
 		t.Error(err)
 	}
+	noViolation(t, b)
 	for _, kv := range s.env {
 		if name, value, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "E2E_") && strings.Contains(string(b), value) {
 			t.Errorf("%s logs its %s", s.name, name)

@@ -166,11 +166,7 @@ func scheduleStartsOneRun(t *testing.T, d *deployment) {
 // repeats itself past what the stream recognises.
 func messageStartsOneRun(t *testing.T, d *deployment) {
 	j := errand("by-message")
-	nc, err := nats.Connect(d.natsURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := d.nats(t)
 	js, err := nc.JetStream()
 	if err != nil {
 		t.Fatal(err)

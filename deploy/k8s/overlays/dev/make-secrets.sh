@@ -18,3 +18,9 @@ make owner-password "$(random)"
 make services-password "$(random)"
 make owner-url "postgres://holdfast:$(cat secrets/owner-password)@postgres:5432/holdfast?sslmode=disable"
 make services-url "postgres://holdfast:$(cat secrets/services-password)@postgres:5432/holdfast?sslmode=disable"
+
+# The passwords of NATS' users: one file each, and all of them for the server.
+for service in trigger runner tools approvals console; do
+  make "nats-$service" "nats_$(random)"
+  printf '%s_password: "%s"\n' "$service" "$(cat "secrets/nats-$service")"
+done >secrets/nats-passwords.conf
