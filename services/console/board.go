@@ -70,6 +70,7 @@ type Watcher struct {
 	changed   map[string]struct{}
 	lost      bool
 	at        follow.Position // everything up to here was told
+	told      time.Time       // when that was
 }
 
 // Told is what a watcher is told at once.
@@ -77,6 +78,8 @@ type Told struct {
 	At     follow.Position // up to here; empty before the event stream was reached
 	Topics []string        // in order
 	Lost   bool            // events may have gone by unheard: read everything again
+	// Seen is when that was seen: what is read from then on shows it.
+	Seen time.Time
 }
 
 func newBoard(heard *follow.Follower, look Looker, log *slog.Logger) *board {
@@ -122,7 +125,7 @@ func (w *Watcher) Take() Told {
 	b := w.board
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := Told{At: w.at, Lost: w.lost}
+	c := Told{At: w.at, Lost: w.lost, Seen: w.told}
 	for t := range w.changed {
 		c.Topics = append(c.Topics, t)
 	}
@@ -243,6 +246,7 @@ func (s *space) tell(at follow.Position) {
 	if len(s.dirty) == 0 && !s.lost {
 		return
 	}
+	now := time.Now()
 	for w := range s.watchers {
 		some := s.lost
 		w.at = at
@@ -253,6 +257,7 @@ func (s *space) tell(at follow.Position) {
 			}
 		}
 		if some {
+			w.told = now
 			select {
 			case w.c <- struct{}{}:
 			default: // it has not taken what it was told before

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// overviewFor is how long an answer counts, for whoever asks.
+	// overviewFor is how long an answer counts, for whoever asks as of no moment.
 	overviewFor = time.Second
 	// overviewKept is how long one that nobody asks for stays in memory.
 	overviewKept = time.Minute
@@ -22,6 +22,7 @@ type overviews struct {
 type overview struct {
 	mu      sync.Mutex // held while it is read
 	answers Answers
+	begun   time.Time // when they were asked for: what was committed before is in them
 	at      time.Time
 }
 
@@ -48,21 +49,27 @@ func (o *overviews) of(namespace string, now time.Time) *overview {
 	return v
 }
 
-// Answers counts what there is in a namespace, at most once a second in this
-// process: who asks meanwhile gets what was counted.
-func (s *Service) Answers(ctx context.Context, namespace string, since time.Time) (Answers, error) {
+// Answers counts what there is in a namespace. What was committed before asOf is in the
+// numbers: who was told of a change and asks as of then sees it, and all who were told at
+// once share one count. With a zero asOf they may be a second old.
+func (s *Service) Answers(ctx context.Context, namespace string, since, asOf time.Time) (Answers, error) {
 	now := time.Now()
 	v := s.overviews.of(namespace, now)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.answers.Since.Equal(since) && time.Since(v.at) < overviewFor {
+	fresh := !v.begun.Before(asOf)
+	if asOf.IsZero() {
+		fresh = time.Since(v.at) < overviewFor
+	}
+	if fresh && v.answers.Since.Equal(since) {
 		return v.answers, nil
 	}
+	begun := time.Now()
 	answers, err := s.Store.Answers(ctx, namespace, since)
 	if err != nil {
 		return Answers{}, err
 	}
-	v.answers, v.at = answers, time.Now()
+	v.answers, v.begun, v.at = answers, begun, time.Now()
 	return answers, nil
 }
 

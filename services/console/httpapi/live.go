@@ -80,8 +80,10 @@ func (a *api) livePage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return nil // the client is gone
 	}
-	send := func(at follow.Position, event string, m liveMessage) error {
-		if counts, err := a.console.Answers(ctx, p.Namespace, console.Today(m.Now)); err == nil { // without the database a page keeps its numbers
+	owed := false // a count that failed: without the database a page keeps its numbers, and has newer ones when it is back
+	send := func(at follow.Position, event string, m liveMessage, seen time.Time) error {
+		counts, err := a.console.Answers(ctx, p.Namespace, console.Today(m.Now), seen)
+		if owed = err != nil; !owed {
 			m.Counts = countsOf(counts)
 		}
 		data, err := json.Marshal(m)
@@ -94,7 +96,7 @@ func (a *api) livePage(w http.ResponseWriter, r *http.Request) error {
 		}
 		return stream.Send(id, event, data)
 	}
-	if err = send(at, event, hello); err != nil {
+	if err = send(at, event, hello, hello.Now); err != nil {
 		return nil
 	}
 	beat := time.NewTicker(beatEvery)
@@ -106,17 +108,22 @@ func (a *api) livePage(w http.ResponseWriter, r *http.Request) error {
 		case <-ctx.Done():
 			return nil
 		case <-end.C:
-			_ = send(follow.Position{}, "again", liveMessage{Now: time.Now().UTC()}) // the page comes back anyway
+			_ = send(follow.Position{}, "again", liveMessage{Now: time.Now().UTC()}, time.Time{}) // the page comes back anyway
 			return nil
 		case <-beat.C:
-			err = stream.Beat()
+			if !owed {
+				err = stream.Beat()
+				break
+			}
+			now := time.Now().UTC()
+			err = send(follow.Position{}, "changed", liveMessage{Now: now}, now)
 		case <-watch.C:
 			c := watch.Take()
 			m, event := liveMessage{Now: time.Now().UTC(), Topics: slices.DeleteFunc(c.Topics, func(t string) bool { return !slices.Contains(topics, t) })}, "changed"
 			if c.Lost {
 				event, m.Reason = "resync", "events went by unheard"
 			}
-			err = send(c.At, event, m)
+			err = send(c.At, event, m, c.Seen)
 		}
 		if err != nil {
 			return nil // the client is gone, or does not read

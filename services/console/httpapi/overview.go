@@ -51,7 +51,7 @@ func (a *api) overview() {
 	}, authn.Viewer, func(ctx context.Context, _ *struct{}) (*overviewOutput, error) {
 		who, _ := authn.FromContext(ctx)
 		now := time.Now().UTC()
-		found, err := a.console.Answers(ctx, who.Namespace, console.Today(now))
+		found, err := a.console.Answers(ctx, who.Namespace, console.Today(now), time.Time{})
 		if err != nil {
 			return nil, err
 		}

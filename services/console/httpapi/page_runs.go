@@ -93,7 +93,7 @@ func (a *api) runsPage(w http.ResponseWriter, r *http.Request) error {
 	if n, err := strconv.Atoi(q.Get("deleted")); err == nil && n > 0 {
 		data.Notice = deletedNotice(n)
 	}
-	five, err := a.console.Answers(r.Context(), p.Namespace, console.Today(now))
+	five, err := a.console.Answers(r.Context(), p.Namespace, console.Today(now), now)
 	if err != nil {
 		return err
 	}
