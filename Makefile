@@ -23,11 +23,11 @@ RACE := ./services/runner ./services/trigger/... ./services/tools/... ./services
         ./services/runner/inbox ./services/runner/postgres
 # Tests of much data, which the race detector only makes five times slower: they run without it.
 OFVOLUME := ./services/runner ./services/trigger
-VOLUME := ^(TestCaseA03_(TooLargeBodies|LargeBodies|StartByReference)|TestHook_Limits|TestCaseC10_.*|TestWaiting_AThousandApprovalsCostNothing|TestLongRun_.*|TestFlow_AnEndCostsTheSameThroughout|TestGrown_IsAMap)$$
+VOLUME := ^(TestCaseA03_(TooLargeBodies|LargeBodies|StartByReference)|TestHook_Limits|TestCaseC10_.*|TestWaiting_AThousandApprovalsCostNothing|TestFlow_AnEndCostsTheSameThroughout|TestGrown_IsAMap)$$
 FIRST := ./test/e2e ./cmd/holdfast ./services/console/httpapi
-# Two packages and four tests of each at a time, three packages under the race detector, whose tests wait more: more at once make them wait for each other. Vet has run before; nobody debugs these binaries.
+# Two packages and four tests of each at a time, three and three under the race detector: more at once make them wait for each other. Vet has run before; nobody debugs these binaries.
 TESTFLAGS ?= -p 2 $(COMMONFLAGS)
-RACEFLAGS ?= -p 3 -race $(COMMONFLAGS) -skip '$(VOLUME)'
+RACEFLAGS ?= -p 3 -race $(COMMONFLAGS) -parallel 3 -skip '$(VOLUME)'
 VOLUMEFLAGS ?= -p 2 $(COMMONFLAGS) -run '$(VOLUME)'
 COMMONFLAGS := -parallel 4 -vet=off -timeout 20m -ldflags=-w
 

@@ -25,6 +25,9 @@ type ConfigCmd struct {
 
 	Listen       string `group:"http" placeholder:"ADDR" help:"Where the doors listen."`
 	HealthListen string `group:"http" placeholder:"ADDR" help:"Where the health pages listen."`
+	TLSCert      string `name:"tls-cert" group:"http" placeholder:"FILE" help:"The doors' certificate."`
+	TLSKey       string `name:"tls-key" group:"http" placeholder:"FILE" help:"Its key."`
+	TLSClientCA  string `name:"tls-client-ca" group:"http" placeholder:"FILE" help:"Authorities of clients' certificates."`
 }
 
 // Help implements kong.HelpProvider.

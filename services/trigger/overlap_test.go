@@ -261,8 +261,10 @@ func TestSchedule_BufferedFollowsTheDefinition(t *testing.T) {
 	w.apply(t, minutely("kept", ", overlap: bufferAll, input: {v: new}"))
 	w.remove(t, "schedule", "gone")
 	until(t, "the hand to go", func() bool { return w.count(t, "trigger.schedules") == 1 })
-	if n := w.count(t, "trigger.fires WHERE schedule = 'gone' AND state = 'skipped' AND reason = 'deleted'"); n != 1 {
-		t.Errorf("%d fires of the deleted schedule were dropped, want 1", n)
+	// The minute's own fire may be among them.
+	dropped, left := w.count(t, "trigger.fires WHERE schedule = 'gone' AND state = 'skipped' AND reason = 'deleted'"), w.count(t, "trigger.fires WHERE schedule = 'gone' AND state = 'buffered'")
+	if dropped < 1 || left != 0 {
+		t.Errorf("%d fires of the deleted schedule were dropped and %d wait, want one or more and none", dropped, left)
 	}
 	w.end(t, runs["kept"])
 	until(t, "the fire that waited to start", func() bool { return w.count(t, "trigger.deliveries WHERE run_id = '"+promised+"'") == 1 })
